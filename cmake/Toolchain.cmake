@@ -1,0 +1,25 @@
+# Compiler warnings, sanitizers and ccache: everything that is about how we compile.
+find_package(Threads REQUIRED)
+
+find_program(TL_CCACHE ccache)
+if(TL_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  # A precompiled header defeats ccache unless it may ignore the header's time stamp.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+      ${TL_CCACHE})
+  add_compile_options(-fpch-preprocess)
+endif()
+
+add_library(tl_flags INTERFACE)
+target_compile_options(tl_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
+                       -Woverloaded-virtual -Wno-unknown-pragmas)
+if(TL_WERROR)
+  target_compile_options(tl_flags INTERFACE -Werror)
+endif()
+target_link_libraries(tl_flags INTERFACE Threads::Threads)
+
+# The sanitizer's run time must be in every object and program, so it is set directory-wide.
+if(TL_SANITIZE)
+  add_compile_options(-fsanitize=${TL_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -g1)
+  add_link_options(-fsanitize=${TL_SANITIZE})
+endif()

@@ -1,0 +1,91 @@
+#include "cli/app.h"
+
+#include "cli/log.h"
+#include "cli/signals.h"
+#include "cli/version.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <fcntl.h>
+#include <new>
+#include <unistd.h>
+
+namespace tl::cli {
+
+namespace {
+
+/// A program started with a standard stream closed (`>&-`) would get that number for the first
+/// file it opens, and write its data there. Give the closed ones a descriptor that refuses I/O.
+void reserve_standard_streams() {
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (fcntl(fd, F_GETFD) == -1 && errno == EBADF) {
+      // Opened for the wrong direction on purpose: a write to stdout must fail, not vanish.
+      const int opened = open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
+      if (opened != fd && opened >= 0) close(opened);
+    }
+  }
+}
+
+ExitCode describe(const std::exception &error) {
+  if (const auto *known = dynamic_cast<const Error *>(&error)) {
+    if (known->code() != ExitCode::closed_pipe) print_error(known->what());
+    return known->code();
+  }
+  if (dynamic_cast<const std::bad_alloc *>(&error)) {
+    print_error("out of memory; use a smaller batch or fewer threads");
+    return ExitCode::failed;
+  }
+  print_error(std::string("internal error: ") + error.what() + "; please report it");
+  return ExitCode::failed;
+}
+
+void flush_stdout() {
+  errno = 0;
+  if (std::fflush(stdout) != 0 || std::ferror(stdout)) {
+    if (errno == EPIPE) throw ClosedPipe();
+    throw SystemError("write stdout", errno ? errno : EIO);
+  }
+}
+
+} // namespace
+
+App::App(const std::string &program, const std::string &description, const std::string &examples)
+    : CLI::App(description, program) {
+  set_version_flag("--version", program + " (tl-tools) " + version());
+  add_flag_callback(
+      "-q,--quiet", [] { set_quiet(true); }, "No notes and no progress on stderr");
+  footer("Examples:\n" + examples + "\nSee also: man " + program + ", man tl-formats");
+  get_formatter()->column_width(34);
+}
+
+int run(App &app, int argc, char **argv, const std::function<ExitCode()> &body) {
+  reserve_standard_streams();
+  install_signal_handlers();
+  set_program_name(app.get_name());
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success &success) { // --help, --version
+    app.exit(success);
+    try {
+      flush_stdout();
+    } catch (const std::exception &error) {
+      return static_cast<int>(describe(error));
+    }
+    return static_cast<int>(ExitCode::ok);
+  } catch (const CLI::ParseError &error) {
+    print_error(std::string(error.what()) + " (see " + app.get_name() + " --help)");
+    return static_cast<int>(ExitCode::usage);
+  } catch (const std::exception &error) {
+    return static_cast<int>(describe(error));
+  }
+  ExitCode code = ExitCode::failed;
+  try {
+    code = body();
+    flush_stdout();
+  } catch (const std::exception &error) {
+    code = describe(error);
+  }
+  return static_cast<int>(code);
+}
+
+} // namespace tl::cli

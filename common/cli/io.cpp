@@ -1,0 +1,147 @@
+#include "cli/io.h"
+
+#include "cli/error.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <fcntl.h>
+#include <filesystem>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace tl::cli {
+
+namespace fs = std::filesystem;
+
+Descriptor::Descriptor(Descriptor &&other) noexcept : fd_(other.fd_), owned_(other.owned_) {
+  other.fd_ = -1;
+}
+
+Descriptor &Descriptor::operator=(Descriptor &&other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(owned_, other.owned_);
+  return *this;
+}
+
+Descriptor::~Descriptor() {
+  if (owned_ && fd_ >= 0) ::close(fd_);
+}
+
+void Descriptor::close(const std::string &name) {
+  const int fd = fd_;
+  fd_ = -1;
+  if (owned_ && fd >= 0 && ::close(fd) != 0) throw SystemError("close " + name, errno);
+}
+
+Descriptor open_input(const std::string &path) {
+  if (path == "-") return Descriptor(STDIN_FILENO, false);
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.valid()) throw SystemError("open " + path, errno);
+  struct stat info = {};
+  if (fstat(file.get(), &info) != 0) throw SystemError("stat " + path, errno);
+  if (S_ISDIR(info.st_mode)) throw Error(path + ": is a folder; a file is needed here");
+  return file;
+}
+
+std::size_t read_full(int fd, void *buffer, std::size_t size, const std::string &name) {
+  auto *bytes = static_cast<char *>(buffer);
+  std::size_t done = 0;
+  while (done < size) {
+    const ssize_t n = ::read(fd, bytes + done, std::min<std::size_t>(size - done, 1U << 30));
+    if (n == 0) break;
+    if (n < 0) {
+      if (errno == EINTR) {
+        check_interrupt();
+        continue;
+      }
+      throw SystemError("read " + name, errno);
+    }
+    done += static_cast<std::size_t>(n);
+  }
+  return done;
+}
+
+void write_full(int fd, const void *buffer, std::size_t size, const std::string &name) {
+  const auto *bytes = static_cast<const char *>(buffer);
+  std::size_t done = 0;
+  while (done < size) {
+    const ssize_t n = ::write(fd, bytes + done, std::min<std::size_t>(size - done, 1U << 30));
+    if (n < 0) {
+      if (errno == EINTR) {
+        check_interrupt();
+        continue;
+      }
+      if (errno == EPIPE) throw ClosedPipe();
+      throw SystemError("write " + name, errno);
+    }
+    done += static_cast<std::size_t>(n);
+  }
+}
+
+std::string read_file(const std::string &path, std::size_t limit) {
+  const Descriptor file = open_input(path);
+  std::string text;
+  char block[65536];
+  for (;;) {
+    const std::size_t n = read_full(file.get(), block, sizeof block, path);
+    text.append(block, n);
+    if (text.size() > limit)
+      throw FormatError(path + ": larger than " + std::to_string(limit) +
+                        " bytes, the most this kind of file may have");
+    if (n < sizeof block) return text;
+  }
+}
+
+AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
+  const fs::path target(path_);
+  const fs::path folder = target.parent_path();
+  std::error_code failed;
+  if (!folder.empty()) fs::create_directories(folder, failed);
+  if (failed) throw SystemError("create folder " + folder.string(), failed.value());
+  if (fs::is_directory(target, failed)) throw Error(path_ + ": is a folder; give a file name");
+  // Hidden, so that no reader of the folder takes it for a finished file.
+  temporary_ = (folder / ("." + target.filename().string() + ".XXXXXX")).string();
+  const int fd = mkostemp(temporary_.data(), O_CLOEXEC);
+  if (fd < 0) throw SystemError("create " + path_, errno);
+  file_ = Descriptor(fd);
+  const mode_t mask = umask(0);
+  umask(mask);
+  fchmod(fd, 0666 & ~mask);
+}
+
+AtomicFile::~AtomicFile() {
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(const void *data, std::size_t size) {
+  write_full(file_.get(), data, size, path_);
+}
+
+void AtomicFile::commit() {
+  if (fsync(file_.get()) != 0) throw SystemError("sync " + path_, errno);
+  file_.close(path_);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0)
+    throw SystemError("rename to " + path_, errno);
+  temporary_.clear();
+  sync_folder(fs::path(path_).parent_path().string());
+}
+
+void sync_folder(const std::string &folder) {
+  const std::string name = folder.empty() ? "." : folder;
+  const Descriptor dir(::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!dir.valid()) throw SystemError("open folder " + name, errno);
+  // Some file systems cannot sync a folder (EINVAL); the rename is as durable as it gets there.
+  if (fsync(dir.get()) != 0 && errno != EINVAL) throw SystemError("sync folder " + name, errno);
+}
+
+void write_output(const std::string &path, const std::string &text) {
+  if (path == "-") {
+    write_full(STDOUT_FILENO, text.data(), text.size(), "stdout");
+    return;
+  }
+  AtomicFile file(path);
+  file.write(text);
+  file.commit();
+}
+
+} // namespace tl::cli

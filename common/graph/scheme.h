@@ -1,0 +1,54 @@
+// A transfer scheme: what is trained on top of a pretrained graph, and what stays frozen.
+#pragma once
+
+#include "graph/graph.h"
+
+namespace tl::graph {
+
+/// How a value of any shape becomes one vector per record for the head.
+enum class Pool {
+  automatic, // by the value: none for vectors, mean for maps, class token or mean for sequences
+  none,
+  mean,        // over space (maps, channels first or last as the graph shows) or over the sequence
+  class_token, // element 0 of the sequence
+};
+
+/// A new classifier: linear, or an MLP with ReLU between its layers.
+struct Head {
+  std::vector<std::int64_t> hidden; // empty: linear
+
+  /// "linear", "mlp:256", "mlp:512,128". Throws UsageError.
+  static Head parse(const std::string &text);
+  std::string text() const;
+};
+
+struct Scheme {
+  std::optional<Head> head;  // replaces the final classifier
+  std::string features;      // name of the value the head reads; empty: the classifier's input
+  Pool pool = Pool::automatic;
+  std::string train;         // ECMAScript regular expression over parameter names; empty: none
+};
+
+json::Value to_json(const Scheme &scheme);
+Scheme scheme_from_json(const json::Value &document, const std::string &origin);
+
+/// The value that a new head reads when the scheme names none: the input of the last operator with
+/// parameters if that is the classifier (a linear layer; or a 1x1 convolution behind dropout or in a
+/// module named like one), else the output (the file holds a backbone without classifier).
+ValueId classifier_input(const Graph &graph);
+
+/// The graph that is trained: the old classifier replaced by pooling and the new head (parameters
+/// "head.0.weight", ...; values "head.pool", "head.0", ..., all named below "head"), `trainable` set
+/// on every parameter, what is no longer needed pruned. Throws UsageError if `train` matches nothing,
+/// if nothing would be trained, or if the pooling does not fit the value.
+Graph apply_scheme(const Graph &graph, const Scheme &scheme, std::int64_t classes);
+
+/// For each value: true if it depends on no trainable parameter. Batch-norm statistics count as
+/// trainable where the layer's affine parameters are.
+std::vector<bool> frozen(const Graph &graph);
+
+/// True if the node is a batch-norm that trains: its affine parameters are trainable, so its batch
+/// statistics are used and its running statistics updated.
+bool trains_batch_norm(const Graph &graph, const Node &node);
+
+} // namespace tl::graph

@@ -1,0 +1,79 @@
+// A bounded queue between the stages of a pipeline: it blocks the faster side, never spins.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <optional>
+
+namespace tl {
+
+template <class T> class BoundedQueue {
+public:
+  explicit BoundedQueue(std::size_t capacity) : capacity_(capacity ? capacity : 1) {}
+
+  /// Blocks while full. False once the queue is closed or has failed: the producer should stop.
+  bool push(T item) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    const auto start = Clock::now();
+    changed_.wait(lock, [&] { return items_.size() < capacity_ || closed_; });
+    push_wait_ += Clock::now() - start;
+    if (closed_) return false;
+    items_.push_back(std::move(item));
+    changed_.notify_all();
+    return true;
+  }
+
+  /// Blocks while empty. Empty once closed and drained. Rethrows what fail() was given.
+  std::optional<T> pop() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    const auto start = Clock::now();
+    changed_.wait(lock, [&] { return !items_.empty() || closed_; });
+    pop_wait_ += Clock::now() - start;
+    if (error_) std::rethrow_exception(error_);
+    if (items_.empty()) return std::nullopt;
+    T item = std::move(items_.front());
+    items_.pop_front();
+    changed_.notify_all();
+    return item;
+  }
+
+  /// No more items; the consumer drains what is left.
+  void close() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    closed_ = true;
+    changed_.notify_all();
+  }
+
+  /// The producer failed: the consumer's next pop() rethrows `error`.
+  void fail(std::exception_ptr error) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!error_) error_ = error;
+    closed_ = true;
+    changed_.notify_all();
+  }
+
+  /// Seconds the producers spent blocked on a full queue, the consumers on an empty one.
+  double push_wait() const { return seconds(&BoundedQueue::push_wait_); }
+  double pop_wait() const { return seconds(&BoundedQueue::pop_wait_); }
+
+private:
+  using Clock = std::chrono::steady_clock;
+  double seconds(Clock::duration BoundedQueue::*waited) const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return std::chrono::duration<double>(this->*waited).count();
+  }
+
+  const std::size_t capacity_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<T> items_;
+  bool closed_ = false;
+  std::exception_ptr error_;
+  Clock::duration push_wait_{}, pop_wait_{};
+};
+
+} // namespace tl
