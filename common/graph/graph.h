@@ -103,7 +103,16 @@ struct Graph {
 /// the hashes of its inputs. The input hashes by `preprocessing` (Preprocess::digest) and its shape.
 /// Equal hash = equal value for equal records, whatever file or module the nodes came from.
 /// Values that depend on a fresh parameter have no stable content: they hash by its name and shape.
+/// Independent of names, of the order of the nodes, of dead nodes and of flags that only choose a
+/// kernel (cudnn, TF32).
 void compute_hashes(Graph &graph, const Digest &preprocessing);
+
+/// The same for the outputs of one node, whose inputs have their hashes: for nodes added later.
+void hash_node(Graph &graph, int node);
+
+/// For each value: true if it depends on the model's input. The others (reshaped weights, position
+/// tables) can be computed anywhere.
+std::vector<bool> depends_on_input(const Graph &graph);
 
 /// Drops the nodes that the output does not need, and parameters, constants and values with them.
 void prune(Graph &graph);

@@ -13,6 +13,11 @@ enum class Pool {
   class_token, // element 0 of the sequence
 };
 
+/// "auto", "none", "mean", "class-token".
+std::string_view name_of(Pool pool);
+/// Throws UsageError that lists the names.
+Pool pool_from_name(std::string_view name);
+
 /// A new classifier: linear, or an MLP with ReLU between its layers.
 struct Head {
   std::vector<std::int64_t> hidden; // empty: linear
@@ -39,8 +44,11 @@ ValueId classifier_input(const Graph &graph);
 
 /// The graph that is trained: the old classifier replaced by pooling and the new head (parameters
 /// "head.0.weight", ...; values "head.pool", "head.0", ..., all named below "head"), `trainable` set
-/// on every parameter, what is no longer needed pruned. Throws UsageError if `train` matches nothing,
-/// if nothing would be trained, or if the pooling does not fit the value.
+/// on every parameter, what is no longer needed pruned, and the frozen nodes moved before the others,
+/// so that a cut can take all of them. If the model uses the name "head" itself, the new one is
+/// called "head2". Throws UsageError if `train` matches nothing, if nothing would be trained, if
+/// without a new head the output is not one vector of `classes` per record, or if the pooling does
+/// not fit the value.
 Graph apply_scheme(const Graph &graph, const Scheme &scheme, std::int64_t classes);
 
 /// For each value: true if it depends on no trainable parameter. Batch-norm statistics count as
