@@ -1,0 +1,96 @@
+// Where features go and where they come from, whatever the kind: a folder of shards, a stream on a
+// pipe, or one file. Callers never branch on the kind.
+#pragma once
+
+#include "shard/shard.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tl::shard {
+
+/// How an extraction changed a folder's data set, against the index that was there before.
+struct Changes {
+  std::int64_t unchanged = 0;
+  std::int64_t added = 0;      // a new id with new content
+  std::int64_t changed = 0;    // the same id, other content
+  std::int64_t relabelled = 0; // the same content, another class (moved or not)
+  std::int64_t renamed = 0;    // the same content and class, another id
+  std::int64_t removed = 0;    // in the old index, not in the new one
+};
+
+/// What finish() reports. inputs = records + skipped.
+struct SinkReport {
+  std::int64_t records = 0;       // rows of the data set as a reader will now see it
+  std::int64_t skipped = 0;       // as told to finish()
+  std::int64_t written = 0;       // rows whose features were written by this run
+  std::int64_t shards = 0;        // shards written by this run
+  std::uint64_t bytes = 0;        // bytes written by this run
+  std::optional<Changes> changes; // folders only
+};
+
+/// A record as the data set lists it: its features are known by `record`.
+struct Member {
+  Digest record;
+  std::int64_t label = -1;
+  std::int64_t row = 0; // index in the listing
+  std::string id;
+};
+
+/// Readers see the records in the order of the calls to keep() and append().
+class ShardSink {
+public:
+  virtual ~ShardSink() = default;
+
+  /// True if the features of this content are there already, from an earlier run or from this one:
+  /// call keep() in place of append(). Thread-safe.
+  virtual bool has(const Digest &record) const = 0;
+  /// Lists a record whose features are there. Throws Error if they are not.
+  virtual void keep(const Member &member) = 0;
+  /// Adds records with their features; `rows.meta` is not looked at. May write, or hold the rows
+  /// until a shard is full.
+  virtual void append(const Shard &rows) = 0;
+  /// Writes what is held and makes the whole visible. Without it, a folder keeps its earlier index
+  /// and the new shards serve the next run; a stream is seen as cut off; a file never appears.
+  virtual SinkReport finish(std::int64_t skipped) = 0;
+  /// Tells the reader of a stream why it ends; nothing for the other kinds. Never throws.
+  virtual void fail(const std::string &reason) noexcept = 0;
+  /// What the user should know about the opening: damaged shards removed, ... One line each.
+  virtual const std::vector<std::string> &notes() const = 0;
+};
+
+/// Gives rows in order; each shard has all of meta() and verified bytes.
+class ShardSource {
+public:
+  virtual ~ShardSource() = default;
+
+  virtual const ShardMeta &meta() const = 0;
+  /// Records that next() will give in all, where that is known beforehand.
+  virtual std::optional<std::int64_t> expected() const = 0;
+  /// The next rows, or nothing at the proven end. Throws FormatError for damage or a cut-off
+  /// stream, Error with the sender's reason when it failed.
+  virtual std::optional<Shard> next() = 0;
+  /// Records that the extraction skipped. Known once next() has returned nothing.
+  virtual std::int64_t skipped() const = 0;
+};
+
+/// "-": a stream on stdin. A folder, a shard file, or a file that holds a stream.
+/// Throws Error, FormatError naming the path.
+std::unique_ptr<ShardSource> open_shards(const std::string &path);
+
+struct SinkOptions {
+  std::int64_t rows_per_shard = 1024;                  // folders: at most
+  std::size_t bytes_per_shard = std::size_t{64} << 20; // folders: about
+  bool force = false;                                  // folders: replace shards of another key
+  std::optional<std::int64_t> expected;                // streams: records that are going to be sent
+};
+
+/// "-": a stream on stdout. A name ending in .safetensors: one shard, which is held in memory until
+/// finish(). Anything else: a folder. Throws Error, SystemError.
+std::unique_ptr<ShardSink> create_sink(const std::string &path, const ShardMeta &meta,
+                                       const SinkOptions &options = {});
+
+} // namespace tl::shard
