@@ -7,7 +7,6 @@
 #include "runtime/tensor.h"
 
 #include <cstddef>
-#include <cstdint>
 #include <string>
 
 namespace tl::data {
@@ -28,13 +27,5 @@ struct Picture {
 /// checked before anything is allocated. Alpha is dropped, 16-bit samples are scaled to 8 bits.
 /// Throws DecodeError, never anything of the decoding libraries'.
 Picture decode_picture(const void *bytes, std::size_t size, const Preprocess &rules);
-
-/// What the header declares, without decoding. Throws DecodeError as decode_picture() does for
-/// what is not a picture.
-struct PictureHeader {
-  std::string format; // "jpeg", "png", "bmp", "webp", "tiff", "pnm"
-  std::int64_t width = 0, height = 0;
-};
-PictureHeader read_picture_header(const void *bytes, std::size_t size);
 
 } // namespace tl::data

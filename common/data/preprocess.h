@@ -3,9 +3,9 @@
 // serving cannot differ.
 #pragma once
 
-#include "json/document.h"
 #include "runtime/hash.h"
 #include "runtime/tensor.h"
+#include "json/document.h"
 
 #include <cstdint>
 #include <string>
