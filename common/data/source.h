@@ -68,8 +68,8 @@ public:
   const std::vector<std::string> &notes() const;
 
   /// The content of records()[index] and its hash. Thread-safe. Throws DecodeError for a record
-  /// that cannot be used whatever its content (not a regular file, 0 bytes, too large), SystemError
-  /// when it cannot be read.
+  /// that cannot be used (missing, unreadable, not a regular file, 0 bytes, too large), another
+  /// Error when it is the process that cannot go on.
   Encoded read(std::size_t index) const;
 
 private:

@@ -1,0 +1,262 @@
+#include "data/loader.h"
+
+#include "cli/error.h"
+#include "cli/log.h"
+#include "runtime/clock.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+namespace tl::data {
+
+namespace {
+
+/// What became of one record.
+struct Outcome {
+  enum class Kind { empty, ready, unwanted, bad, failed } kind = Kind::empty;
+  Encoded record; // its content only for Form::encoded
+  Tensor value;   // otherwise what goes into the batch
+  std::string note;
+  std::exception_ptr error;
+};
+
+void check_fit(const Dataset &dataset, const Preprocess &preprocess, const LoaderOptions &options) {
+  preprocess.check();
+  if (options.batch == 0) throw UsageError("a batch of 0 records");
+  if (options.form == Form::encoded) return;
+  const InputKind kind = preprocess.kind;
+  const auto refuse = [&](const std::string &what) { throw UsageError(dataset.spec() + ": " + what); };
+  if (dataset.content() == Content::tokens && kind != InputKind::tokens)
+    refuse("holds tokens; use --preprocess tokens");
+  if (dataset.content() != Content::tokens && kind == InputKind::tokens) refuse("holds no tokens");
+  if (dataset.content() == Content::files && kind == InputKind::tensor)
+    refuse("holds picture files; --preprocess tensor is for rows of numbers");
+  if (options.form == Form::pixels && kind != InputKind::image) refuse("its records have no pixels");
+}
+
+} // namespace
+
+struct Loader::State {
+  const Dataset &dataset;
+  const std::vector<std::uint32_t> order;
+  const Preprocess preprocess;
+  const LoaderOptions options;
+
+  // A ring of outcomes: position p of the order is at p % ring.size(). Threads claim positions in
+  // turn, at most ring.size() ahead of the consumer, so memory is bounded and order is kept.
+  std::mutex mutex;
+  std::condition_variable filled, freed;
+  std::vector<Outcome> ring;
+  std::size_t claimed = 0, consumed = 0;
+  bool stop = false;
+  LoaderCounters counters;
+
+  std::vector<RecordNote> skipped, warned;
+  std::vector<std::thread> threads;
+
+  State(const Dataset &d, std::vector<std::uint32_t> o, Preprocess p, LoaderOptions l)
+      : dataset(d), order(std::move(o)), preprocess(std::move(p)), options(std::move(l)) {}
+
+  Outcome process(std::uint32_t index, Preparer &preparer, LoaderCounters &spent) const;
+  void work();
+  Outcome take();
+  void add_note(std::vector<RecordNote> &notes, std::uint32_t index, const std::string &reason);
+  void stop_threads();
+};
+
+Outcome Loader::State::process(std::uint32_t index, Preparer &preparer, LoaderCounters &spent) const {
+  Outcome outcome;
+  try {
+    const Stopwatch watch;
+    Encoded record = dataset.read(index);
+    spent.read_seconds += watch.seconds();
+    spent.bytes_read += record.content.bytes();
+    outcome.record.hash = record.hash;
+    outcome.record.is_file = record.is_file;
+    if (options.wanted && !options.wanted(index, record.hash)) {
+      outcome.kind = Outcome::Kind::unwanted;
+      return outcome;
+    }
+    if (options.form == Form::encoded)
+      outcome.record = std::move(record);
+    else {
+      outcome.value = options.form == Form::pixels ? preparer.pixels(record) : preparer.input(record);
+      outcome.note = preparer.warning();
+    }
+    outcome.kind = Outcome::Kind::ready;
+  } catch (const DecodeError &error) {
+    outcome.kind = Outcome::Kind::bad;
+    outcome.note = error.what();
+  } catch (...) {
+    outcome.kind = Outcome::Kind::failed;
+    outcome.error = std::current_exception();
+  }
+  return outcome;
+}
+
+void Loader::State::work() {
+  Preparer preparer(preprocess);
+  std::unique_lock<std::mutex> lock(mutex);
+  for (;;) {
+    freed.wait(lock, [&] { return stop || claimed == order.size() || claimed < consumed + ring.size(); });
+    if (stop || claimed == order.size()) return;
+    const std::size_t position = claimed++;
+    lock.unlock();
+    LoaderCounters spent;
+    const PrepareTimes before = preparer.times();
+    Outcome outcome = process(order[position], preparer, spent);
+    lock.lock();
+    counters.read_seconds += spent.read_seconds;
+    counters.bytes_read += spent.bytes_read;
+    counters.decode_seconds += preparer.times().decode - before.decode;
+    counters.resize_seconds += preparer.times().resize - before.resize;
+    ring[position % ring.size()] = std::move(outcome);
+    filled.notify_one();
+  }
+}
+
+/// The outcome of the next position.
+Outcome Loader::State::take() {
+  Outcome outcome;
+  {
+    std::unique_lock<std::mutex> lock(mutex);
+    Outcome &slot = ring[consumed % ring.size()];
+    const Stopwatch watch;
+    // A signal interrupts no wait on a condition: look for one now and then.
+    while (!filled.wait_for(lock, std::chrono::milliseconds(200),
+                            [&] { return slot.kind != Outcome::Kind::empty; }))
+      check_interrupt();
+    counters.wait_seconds += watch.seconds();
+    outcome = std::exchange(slot, Outcome());
+    ++consumed;
+  }
+  freed.notify_all();
+  return outcome;
+}
+
+void Loader::State::add_note(std::vector<RecordNote> &notes, std::uint32_t index, const std::string &reason) {
+  notes.push_back({index, dataset.records()[index].id, reason});
+}
+
+void Loader::State::stop_threads() {
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    stop = true;
+  }
+  freed.notify_all();
+  for (std::thread &thread : threads) thread.join();
+}
+
+namespace {
+
+/// The batch's tensor, grown by one record at a time.
+class Stack {
+public:
+  explicit Stack(std::size_t capacity) : capacity_(static_cast<std::int64_t>(capacity)) {}
+
+  void add(const Tensor &value, const std::string &id) {
+    if (rows_ == 0) {
+      row_ = value.shape;
+      Shape shape = row_;
+      shape.insert(shape.begin(), capacity_);
+      tensor_ = Tensor::empty(value.dtype, shape);
+    }
+    if (value.shape != row_)
+      throw Error(cli::printable(id) + ": becomes " + to_string(value.shape) +
+                  " where the records before it became " + to_string(row_) +
+                  "; add a crop or an exact resize to the preprocessing");
+    std::memcpy(tensor_.data.get() + static_cast<std::size_t>(rows_) * value.bytes(), value.data.get(),
+                value.bytes());
+    ++rows_;
+  }
+
+  Tensor finish() {
+    if (rows_ > 0) tensor_.shape[0] = rows_;
+    return std::move(tensor_);
+  }
+
+private:
+  std::int64_t capacity_;
+  std::int64_t rows_ = 0;
+  Shape row_;
+  Tensor tensor_;
+};
+
+} // namespace
+
+Loader::Loader(const Dataset &dataset, std::vector<std::uint32_t> order, const Preprocess &preprocess,
+               LoaderOptions options) {
+  check_fit(dataset, preprocess, options);
+  for (const std::uint32_t index : order)
+    if (index >= dataset.records().size()) throw Error("record " + std::to_string(index) + " does not exist");
+  state_ = std::make_unique<State>(dataset, std::move(order), preprocess, std::move(options));
+  State &state = *state_;
+  const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
+  std::size_t threads = state.options.threads ? state.options.threads : cores;
+  threads = std::min(threads, std::max<std::size_t>(state.order.size(), 1));
+  // One batch ahead of the one being filled keeps the threads busy while the consumer works.
+  const std::size_t ahead = std::min(2 * state.options.batch + 2 * threads, state.order.size());
+  state.ring.resize(std::max<std::size_t>(ahead, 1));
+  try {
+    for (std::size_t i = 0; i < threads; ++i) state.threads.emplace_back([&state] { state.work(); });
+  } catch (...) {
+    state.stop_threads();
+    throw;
+  }
+}
+
+Loader::~Loader() { state_->stop_threads(); }
+
+std::optional<Batch> Loader::next() {
+  State &state = *state_;
+  Batch batch;
+  Stack stack(std::min(state.options.batch, state.order.size() - state.consumed));
+  while (batch.size() < state.options.batch && state.consumed < state.order.size()) {
+    check_interrupt();
+    const std::uint32_t index = state.order[state.consumed];
+    const Record &record = state.dataset.records()[index];
+    Outcome outcome = state.take();
+    if (outcome.kind == Outcome::Kind::failed) std::rethrow_exception(outcome.error);
+    if (outcome.kind == Outcome::Kind::unwanted) {
+      std::lock_guard<std::mutex> lock(state.mutex);
+      ++state.counters.unwanted;
+      continue;
+    }
+    if (outcome.kind == Outcome::Kind::bad) {
+      if (state.options.on_error == OnError::fail)
+        throw DecodeError(cli::printable(record.id) + ": " + outcome.note +
+                          "; with --keep-going such records are skipped and counted");
+      state.add_note(state.skipped, index, outcome.note);
+      continue;
+    }
+    if (!outcome.note.empty()) state.add_note(state.warned, index, outcome.note);
+    if (state.options.form == Form::encoded)
+      batch.encoded.push_back(outcome.record);
+    else
+      stack.add(outcome.value, record.id);
+    batch.labels.push_back(record.label);
+    batch.hashes.push_back(outcome.record.hash);
+    batch.ids.push_back(record.id);
+    batch.index.push_back(index);
+  }
+  if (batch.size() == 0) return std::nullopt;
+  batch.input = stack.finish();
+  std::lock_guard<std::mutex> lock(state.mutex);
+  state.counters.delivered += batch.size();
+  return batch;
+}
+
+const std::vector<RecordNote> &Loader::skipped() const { return state_->skipped; }
+const std::vector<RecordNote> &Loader::warned() const { return state_->warned; }
+
+LoaderCounters Loader::counters() const {
+  std::lock_guard<std::mutex> lock(state_->mutex);
+  return state_->counters;
+}
+
+} // namespace tl::data
