@@ -119,7 +119,7 @@ Header read_header(Reader &reader, const std::string &path) {
 
 std::vector<std::int64_t> read_labels(const std::string &path, std::int64_t count) {
   Reader reader(path);
-  const Header header = read_header(stream, path);
+  const Header header = read_header(reader, path);
   if (header.shape.size() != 1 || header.shape[0] != count)
     throw FormatError(path + ": " + to_string(header.shape) + " labels for " + std::to_string(count) +
                       " pictures");
