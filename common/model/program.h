@@ -30,7 +30,6 @@ private:
   std::shared_ptr<torch::jit::Graph> graph_;
   torch::jit::Code code_;
   int operators_ = 0;
-  bool identity_ = false;
 };
 
 /// Runs the trained part from `inputs` to the graph's output with the parameters as leaves.
