@@ -99,6 +99,9 @@ Plan read(const json::Value &document, const std::string &origin) {
   plan.model_path = model.at("path").get<std::string>();
   plan.storage_model_path = model.at("storage_path").get<std::string>();
   plan.model_digest = Digest::from_hex(model.at("digest").get<std::string>());
+  plan.input_dtype = dtype_from_name(model.at("input").at("dtype").get<std::string>());
+  plan.input_shape = model.at("input").at("shape").get<Shape>();
+  element_count(plan.input_shape); // refuses what overflows
   plan.classes = document.at("classes").get<std::int64_t>();
   plan.scheme = graph::scheme_from_json(document.at("scheme"), origin);
   plan.preprocess = document.at("preprocess");
@@ -172,7 +175,8 @@ json::Value to_json(const Plan &plan) {
           {"model",
            {{"path", plan.model_path},
             {"storage_path", plan.storage_model_path},
-            {"digest", plan.model_digest.hex()}}},
+            {"digest", plan.model_digest.hex()},
+            {"input", {{"dtype", name_of(plan.input_dtype)}, {"shape", plan.input_shape}}}}},
           {"classes", plan.classes},
           {"scheme", graph::to_json(plan.scheme)},
           {"preprocess", plan.preprocess},

@@ -67,6 +67,8 @@ struct Plan {
   std::string model_path;         // of the compute side (tl-train)
   std::string storage_model_path; // of the storage side (tl-extract); often the same
   Digest model_digest;            // parameters_digest() of the pretrained graph
+  DType input_dtype = DType::f32; // of one record at the model's input
+  Shape input_shape;
   std::int64_t classes = 0;
   graph::Scheme scheme;
   json::Value preprocess; // data::to_json(Preprocess)
