@@ -12,6 +12,9 @@ namespace {
 // Far above any real network (Swin-B: about 3000 nodes), low enough to bound every pass.
 constexpr std::size_t kMaxItems = 1U << 20;
 
+// Of one tensor. Sums over a whole graph then stay far from overflow.
+constexpr std::int64_t kMaxElements = std::int64_t{1} << 36;
+
 [[noreturn]] void broken(const std::string &what) { throw FormatError(what); }
 
 std::string place(const Graph &graph, std::size_t node) {
@@ -167,8 +170,12 @@ void check(const Graph &graph) {
   if (graph.values[0].kind != ValueKind::tensor) broken("the model's input must be a tensor");
   if (graph.output < 0 || static_cast<std::size_t>(graph.output) >= graph.values.size())
     broken("the output is value " + std::to_string(graph.output) + ", which does not exist");
-  for (const Value &value : graph.values) element_count(value.shape);
-  for (const Parameter &parameter : graph.parameters) element_count(parameter.shape);
+  const auto check_size = [](const std::string &name, const Shape &shape) {
+    if (element_count(shape) > kMaxElements)
+      broken("'" + name + "' is impossibly large: " + to_string(shape));
+  };
+  for (const Value &value : graph.values) check_size(value.name, value.shape);
+  for (const Parameter &parameter : graph.parameters) check_size(parameter.name, parameter.shape);
   check_nodes(graph);
   check_names(graph);
 }

@@ -1,0 +1,143 @@
+#include "plan/cost.h"
+
+#include "cli/error.h"
+#include "graph/scheme.h"
+
+#include <algorithm>
+
+namespace tl::plan {
+
+namespace {
+
+bool is_image(const Problem &problem) {
+  const json::Value &preprocess = problem.storage_model.preprocess;
+  const auto kind = preprocess.find("kind");
+  return kind == preprocess.end() || *kind == "image";
+}
+
+} // namespace
+
+CostModel::CostModel(const Problem &problem)
+    : problem_(problem), storage_(problem.storage_model, problem.storage_host, problem.graph),
+      compute_(problem.compute_model, problem.compute_host, problem.graph) {
+  const std::vector<bool> frozen = graph::frozen(problem.graph);
+  deepest_ = graph::deepest_cut(problem.graph, frozen);
+  cuts_ = graph::enumerate_cuts(problem.graph, frozen);
+  for (const Candidate &candidate : candidates())
+    if (candidate.kind == CutKind::values && candidate.cut.position == deepest_.position)
+      cache_bytes_ = candidate.bytes;
+  const double bytes = cache_bytes_ * static_cast<double>(problem.workload.records);
+  caches_ = problem.workload.epochs > 1 && bytes <= static_cast<double>(problem.limits.cache_bytes);
+}
+
+std::vector<Candidate> CostModel::candidates() const {
+  std::vector<Candidate> result;
+  for (const graph::Cut &cut : cuts_) {
+    const bool input = cut.values == std::vector<graph::ValueId>{0};
+    if (input && problem_.storage_data)
+      result.push_back({CutKind::files, cut, Codec::fp32, problem_.storage_data->bytes_per_record});
+    const bool pixels = input && is_image(problem_);
+    result.push_back({CutKind::values, cut, pixels ? Codec::u8 : Codec::fp32,
+                      static_cast<double>(pixels ? element_count(problem_.graph.input().shape) : cut.bytes)});
+  }
+  return result;
+}
+
+std::vector<Option> CostModel::options() const {
+  std::vector<Option> result;
+  for (const Candidate &candidate : candidates()) result.push_back(choose_batch(candidate));
+  return result;
+}
+
+/// Later epochs read what the first one kept: from memory while it fits half of it (the rest is for
+/// training), else from the disk, whose speed is that of reading the data there.
+double CostModel::load_seconds() const {
+  const double bytes = cache_bytes_;
+  const HostProfile &host = problem_.compute_host;
+  const bool in_memory =
+      bytes * static_cast<double>(problem_.workload.records) <= static_cast<double>(host.memory_bytes) / 2;
+  const std::optional<DataProfile> &data = problem_.compute_data;
+  if (!in_memory && data && data->bytes_per_record > 0)
+    return data->read_seconds * bytes / data->bytes_per_record;
+  return host.memory_bandwidth > 0 ? bytes / host.memory_bandwidth : 0;
+}
+
+double CostModel::compute_seconds(const NodeCosts &costs, int position) const {
+  const std::int64_t batch = problem_.workload.train_batch;
+  return costs.step_seconds(position, batch) / static_cast<double>(batch);
+}
+
+double CostModel::decode_seconds(const HostProfile &host, const std::optional<DataProfile> &data) const {
+  const DataProfile *measured = data ? &*data : problem_.storage_data ? &*problem_.storage_data : nullptr;
+  return measured ? measured->decode_seconds / host.cores : 0;
+}
+
+Prediction CostModel::predict(const Candidate &candidate, std::int64_t batch) const {
+  Prediction p;
+  const double read = problem_.storage_data ? problem_.storage_data->read_seconds : 0;
+  p.bytes = candidate.bytes;
+  p.link = candidate.bytes / problem_.link.bandwidth;
+  p.compute = compute_seconds(compute_, candidate.cut.position);
+  p.compute_memory = compute_.step_memory(candidate.cut.position, problem_.workload.train_batch);
+  if (candidate.kind == CutKind::files) {
+    p.storage = read;
+    p.compute += decode_seconds(problem_.compute_host, problem_.compute_data);
+  } else {
+    const double prefix = storage_.prefix_seconds(candidate.cut.position, batch) / static_cast<double>(batch);
+    p.storage = std::max(read, prefix + decode_seconds(problem_.storage_host, problem_.storage_data));
+    p.storage_memory = storage_.prefix_memory(candidate.cut.position, batch);
+  }
+  p.cached = caches_ ? std::max(load_seconds(), compute_seconds(compute_, deepest_.position)) : 0;
+  add_epochs(p, batch, problem_.link.round_trip);
+  return p;
+}
+
+void CostModel::add_epochs(Prediction &p, std::int64_t batch, double round_trip) const {
+  const Workload &work = problem_.workload;
+  const auto records = static_cast<double>(work.records);
+  const double slowest = std::max({p.storage, p.link, p.compute});
+  // The first batch goes through the tiers one after the other; only the slowest is busy all the time.
+  const double first = std::min(static_cast<double>(batch), records);
+  const double fill = round_trip + first * (p.storage + p.link + p.compute - slowest);
+  p.first_epoch = records * slowest + fill;
+  p.later_epoch = caches_ ? records * p.cached : p.first_epoch;
+  p.total = p.first_epoch + static_cast<double>(work.epochs - 1) * p.later_epoch;
+}
+
+Option CostModel::choose_batch(const Candidate &candidate) const {
+  Option best;
+  best.candidate = candidate;
+  best.name = candidate.kind == CutKind::files ? "files" : candidate.cut.name(problem_.graph);
+  best.feasible = false;
+  for (const std::int64_t batch : storage_.batches()) {
+    const Prediction p = predict(candidate, batch);
+    const bool fits = p.storage_memory <= problem_.limits.storage_memory &&
+                      p.compute_memory <= problem_.limits.compute_memory;
+    // Among those that fit the fastest per record; of equals the smallest, which fills soonest.
+    const bool first = batch == storage_.batches().front();
+    const bool better = fits && (!best.feasible || p.storage < best.predicted.storage);
+    if (!first && !better) continue;
+    best.batch = batch;
+    best.predicted = p;
+    best.feasible = fits;
+  }
+  return best;
+}
+
+Option CostModel::all_in_storage() const {
+  std::vector<Option> all = options();
+  Option option = std::move(all.back()); // the deepest cut
+  Prediction &p = option.predicted;
+  const double step = compute_seconds(storage_, deepest_.position);
+  p.link = p.bytes = 0;
+  p.storage += step; // the same cores
+  p.compute = 0;
+  p.compute_memory = 0;
+  p.cached = caches_ ? step : 0;
+  p.storage_memory += storage_.step_memory(deepest_.position, problem_.workload.train_batch);
+  option.feasible = p.storage_memory <= problem_.limits.storage_memory;
+  add_epochs(p, option.batch, 0);
+  return option;
+}
+
+} // namespace tl::plan

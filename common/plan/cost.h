@@ -1,0 +1,93 @@
+// The cost model: what an epoch takes for each choice of cut, codec and batch.
+//
+// The three tiers overlap, so N records take N * max(S, L, C) plus the time in which the pipeline
+// fills and drains. Per record:
+//   S  storage side: max(read, (decode + prefix) / cores): one pool of cores does both
+//   L  link: bytes / bandwidth
+//   C  compute side: decoding if files cross, the rest of the frozen layers, the training step
+// If the features at the deepest cut fit the cache, later epochs read them there and only train:
+// N * max(load, C'). Otherwise each epoch costs what the first one does.
+#pragma once
+
+#include "graph/cut.h"
+#include "plan/node_costs.h"
+#include "plan/plan.h"
+
+namespace tl::plan {
+
+/// One way to divide the work; the batch is chosen by CostModel.
+struct Candidate {
+  CutKind kind = CutKind::values;
+  graph::Cut cut; // of files: position 0 and the input
+  Codec codec = Codec::fp32;
+  double bytes = 0; // over the link, a record
+};
+
+struct Workload {
+  std::int64_t records = 0;
+  std::int64_t epochs = 10;
+  std::int64_t train_batch = 32; // of a training step; what the prediction of C assumes
+};
+
+/// In bytes.
+struct Limits {
+  std::int64_t storage_memory = -1; // for the prefix
+  std::int64_t compute_memory = -1; // for the training step
+  std::int64_t cache_bytes = -1;    // for features between epochs
+};
+
+/// Everything that a prediction depends on.
+struct Problem {
+  ModelProfile storage_model, compute_model;
+  HostProfile storage_host, compute_host;
+  std::optional<DataProfile> storage_data, compute_data;
+  LinkProfile link;
+  graph::Graph graph; // apply_scheme's
+  Workload workload;
+  Limits limits;
+};
+
+/// A candidate with its batch and what it costs.
+struct Option {
+  Candidate candidate;
+  std::string name; // "files", or the cut's
+  std::int64_t batch = 1;
+  bool feasible = true; // fits the memory of both sides
+  Prediction predicted;
+};
+
+class CostModel {
+public:
+  explicit CostModel(const Problem &problem);
+
+  /// Every candidate, in the order of the graph: files (if the data were profiled), the input (as
+  /// u8 pixels if records are images), and each legal cut. Each with the measured storage batch that
+  /// costs least per record of those that fit.
+  std::vector<Option> options() const;
+  /// Training on the storage side too: nothing crosses the link, one host does everything.
+  Option all_in_storage() const;
+
+  bool caches() const { return caches_; }
+  /// Bytes a record of what is cached, in the form in which it would cross the link.
+  double cache_bytes() const { return cache_bytes_; }
+  const graph::Cut &deepest() const { return deepest_; }
+  const Problem &problem() const { return problem_; }
+
+private:
+  std::vector<Candidate> candidates() const;
+  Option choose_batch(const Candidate &candidate) const;
+  Prediction predict(const Candidate &candidate, std::int64_t batch) const;
+  void add_epochs(Prediction &prediction, std::int64_t batch, double round_trip) const;
+  double compute_seconds(const NodeCosts &costs, int position) const;
+  double decode_seconds(const HostProfile &host, const std::optional<DataProfile> &data) const;
+  double load_seconds() const;
+
+  const Problem &problem_;
+  NodeCosts storage_, compute_;
+  graph::Cut deepest_;
+  std::vector<graph::Cut> cuts_;
+  bool caches_ = false;
+  double cache_bytes_ = 0;
+};
+
+} // namespace tl::plan
