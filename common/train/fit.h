@@ -1,0 +1,40 @@
+// The training loop: epochs over features, for one trainer or for several at once.
+#pragma once
+
+#include "train/trainer.h"
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+namespace tl::train {
+
+struct EpochResult {
+  std::int64_t epoch = 0; // counted from 1
+  EpochLoss train;
+  std::optional<Evaluation> validation;
+  bool best = false;
+  double seconds = 0;         // of the whole epoch, all trainers together
+  double waited = 0;          // of them, waiting for records
+  double frozen_seconds = 0;  // of them, in the frozen layers
+  double train_seconds = 0;   // of them, in this trainer's steps
+  std::int64_t records = 0;   // that went by: training and validation
+};
+
+/// Called after each epoch of each trainer.
+using EpochDone = std::function<void(std::size_t trainer, const EpochResult &)>;
+
+/// Trains until every trainer is finished(). Epoch 1 runs while the records arrive, in their order,
+/// unless a trainer needs_counts(): then all arrive first. Each pass feeds all trainers, which must
+/// agree in seed, validation share and epochs done, and may differ in everything else. Losses equal those
+/// of training each alone. Throws Error if there is no record to train on or only one class.
+void fit(Features &features, const std::vector<Trainer *> &trainers, const EpochDone &done);
+
+/// Positions that are trained on and validated, in arrival order.
+struct Partition {
+  std::vector<std::int64_t> training, validation;
+  std::vector<std::int64_t> training_counts, validation_counts; // of each class
+};
+Partition partition(const Features &features, std::int64_t classes, const TrainOptions &options);
+
+} // namespace tl::train
