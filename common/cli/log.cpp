@@ -1,5 +1,7 @@
 #include "cli/log.h"
 
+#include "cli/utf8.h"
+
 #include <cstdio>
 #include <mutex>
 #include <vector>
@@ -16,19 +18,6 @@ void line(const char *kind, const std::string &text) {
   std::lock_guard<std::mutex> lock(g_mutex);
   std::fwrite(whole.data(), 1, whole.size(), stderr);
 }
-
-/// Length of the valid UTF-8 sequence at `s`, or 0.
-std::size_t utf8_length(const unsigned char *s, std::size_t left) {
-  std::size_t n = 0;
-  if (s[0] < 0x80) return 1;
-  if (s[0] >= 0xC2 && s[0] <= 0xDF) n = 2;
-  else if ((s[0] & 0xF0) == 0xE0) n = 3;
-  else if (s[0] >= 0xF0 && s[0] <= 0xF4) n = 4;
-  if (n == 0 || n > left) return 0;
-  for (std::size_t i = 1; i < n; ++i)
-    if ((s[i] & 0xC0) != 0x80) return 0;
-  return n;
-}
 } // namespace
 
 void set_program_name(const std::string &name) { g_program = name; }
@@ -44,12 +33,12 @@ void print_error(const std::string &text) { line("error: ", text); }
 
 std::string printable(const std::string &bytes) {
   std::string out;
-  const auto *s = reinterpret_cast<const unsigned char *>(bytes.data());
   for (std::size_t i = 0; i < bytes.size();) {
-    const std::size_t n = utf8_length(s + i, bytes.size() - i);
-    if (n == 0 || s[i] < 0x20 || s[i] == 0x7F) {
+    const std::size_t n = utf8_length(std::string_view(bytes).substr(i));
+    const auto byte = static_cast<unsigned char>(bytes[i]);
+    if (n == 0 || byte < 0x20 || byte == 0x7F) {
       char hex[5];
-      std::snprintf(hex, sizeof hex, "\\x%02x", s[i]);
+      std::snprintf(hex, sizeof hex, "\\x%02x", byte);
       out += hex;
       ++i;
     } else {
@@ -74,10 +63,14 @@ std::string human_bytes(double bytes) {
 
 std::string human_seconds(double seconds) {
   char text[32];
-  if (seconds < 1e-3) std::snprintf(text, sizeof text, "%.1f us", seconds * 1e6);
-  else if (seconds < 1) std::snprintf(text, sizeof text, "%.1f ms", seconds * 1e3);
-  else if (seconds < 120) std::snprintf(text, sizeof text, "%.1f s", seconds);
-  else std::snprintf(text, sizeof text, "%.1f min", seconds / 60);
+  if (seconds < 1e-3)
+    std::snprintf(text, sizeof text, "%.1f us", seconds * 1e6);
+  else if (seconds < 1)
+    std::snprintf(text, sizeof text, "%.1f ms", seconds * 1e3);
+  else if (seconds < 120)
+    std::snprintf(text, sizeof text, "%.1f s", seconds);
+  else
+    std::snprintf(text, sizeof text, "%.1f min", seconds / 60);
   return text;
 }
 

@@ -72,28 +72,35 @@ void check_format(const Value &document, std::string_view schema, const std::str
                       " of the format, this program reads up to " + std::to_string(known) + "); upgrade");
 }
 
-} // namespace
-
-Value parse(const std::string &text, const std::string &origin) {
+template <class Json> Json parse_as(const std::string &text, const std::string &origin) {
+  using Event = typename Json::parse_event_t;
   std::vector<std::set<std::string>> keys;
-  const auto check = [&](int depth, Value::parse_event_t event, Value &parsed) {
+  const auto check = [&](int depth, Event event, Json &parsed) {
     if (depth > kMaxDepth) throw FormatError(origin + ": nested deeper than 64 levels");
-    if (event == Value::parse_event_t::object_start) keys.emplace_back();
-    if (event == Value::parse_event_t::object_end) keys.pop_back();
-    if (event == Value::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second)
+    if (event == Event::object_start) keys.emplace_back();
+    if (event == Event::object_end) keys.pop_back();
+    if (event == Event::key && !keys.back().insert(parsed.template get<std::string>()).second)
       throw FormatError(origin + ": key " + parsed.dump() + " is there twice in one object");
     return true;
   };
   try {
-    return Value::parse(text, check);
-  } catch (const Value::parse_error &error) {
+    return Json::parse(text, check);
+  } catch (const typename Json::parse_error &error) {
     std::string what = error.what();
     const std::size_t cut = what.find("syntax error");
     if (cut != std::string::npos) what = what.substr(cut);
     throw FormatError(origin + ":" + place_of(text, error.byte) + ": not JSON: " + what);
-  } catch (const Value::out_of_range &error) {
+  } catch (const typename Json::out_of_range &error) {
     throw FormatError(origin + ": not JSON: " + error.what());
   }
+}
+
+} // namespace
+
+Value parse(const std::string &text, const std::string &origin) { return parse_as<Value>(text, origin); }
+
+nlohmann::json parse_sorted(const std::string &text, const std::string &origin) {
+  return parse_as<nlohmann::json>(text, origin);
 }
 
 void validate(const Value &document, std::string_view schema, const std::string &origin) {

@@ -14,6 +14,8 @@ using Value = nlohmann::ordered_json;
 
 /// Parses `text`. Throws FormatError "origin:line:column: ...". Duplicate keys are refused.
 Value parse(const std::string &text, const std::string &origin);
+/// The same with sorted keys: an object of very many keys takes quadratic time as a Value.
+nlohmann::json parse_sorted(const std::string &text, const std::string &origin);
 
 /// Reads and parses a file ("-" is stdin), validates it against the schema of that name
 /// ("profile", "plan", "experiment", ...), and checks "format": "tl-<schema>" and "version".

@@ -22,6 +22,9 @@ enum class Payload {
   files,  // the encoded file, of any length
 };
 
+/// "values", "rows", "files".
+std::string_view name_of(Payload payload);
+
 struct ValueInfo {
   std::string name; // as in the plan: "layer3.5", "input"
   Digest hash;      // the Merkle hash of the value in the model's graph
@@ -46,6 +49,10 @@ struct ShardMeta {
   void check() const;
 };
 
+/// Why the keys of two metas differ, for a message: "value 'layer3' comes from other weights or
+/// another graph". "" when they are equal.
+std::string difference(const ShardMeta &have, const ShardMeta &want);
+
 /// Rows of features. All vectors and first dimensions have size() entries.
 struct Shard {
   ShardMeta meta;
@@ -57,18 +64,22 @@ struct Shard {
   std::vector<Digest> records;           // hash of the record's content
   std::vector<std::int64_t> rows;        // index in the data set's listing
   std::vector<std::string> ids;          // any bytes
+  std::int64_t skipped = 0; // when the shard is a whole extraction: the records that were left out
 
   std::int64_t size() const { return static_cast<std::int64_t>(records.size()); }
   /// The encoded file of row `i`.
   std::string_view file(std::int64_t i) const;
   /// Bytes of the features, without labels and ids.
   std::size_t feature_bytes() const;
-  /// Throws Error naming the member that does not fit the meta or the number of rows.
-  void check() const;
 };
+
+/// Throws Error naming the member of `rows` that fits not `meta` or the number of rows.
+void check_rows(const ShardMeta &meta, const Shard &rows);
 
 /// Rows [begin, end) of `shard`; the tensors share its memory.
 Shard slice(const Shard &shard, std::int64_t begin, std::int64_t end);
+/// The same for rows whose own meta says nothing: `meta` describes them, and the result has none.
+Shard slice(const ShardMeta &meta, const Shard &rows, std::int64_t begin, std::int64_t end);
 
 /// A place of one row.
 struct RowRef {
@@ -78,17 +89,23 @@ struct RowRef {
 /// A new shard with copies of these rows in this order. `meta` gives names and shapes.
 Shard gather(const ShardMeta &meta, const std::vector<RowRef> &rows);
 
-/// Written by a newer version of the tools: not damaged, so never to be removed.
-class NewerVersion : public FormatError {
+/// A file that is whole, but not ours to read: so never to be removed as damaged.
+class ForeignFile : public FormatError {
 public:
   using FormatError::FormatError;
 };
+/// Written by a newer version of the tools.
+class NewerVersion : public ForeignFile {
+public:
+  using ForeignFile::ForeignFile;
+};
 
-/// Writes the shard as a safetensors file, with its checksum. Throws what the sink throws.
-void write_shard(const Shard &shard, const ByteSink &sink);
+/// Writes the shard as a safetensors file, with its checksum, and returns its bytes. Throws what the
+/// sink throws.
+std::uint64_t write_shard(const Shard &shard, const ByteSink &sink);
 
 /// Checks the version, the checksum over every byte, and every field. Values share the block.
-/// Throws NewerVersion, FormatError naming `origin` and the place.
+/// Throws ForeignFile, NewerVersion, FormatError naming `origin` and the place.
 Shard parse_shard(const Block &block, const std::string &origin);
 Shard read_shard(const std::string &path);
 

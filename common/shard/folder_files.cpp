@@ -1,0 +1,122 @@
+#include "shard/folder_files.h"
+
+#include "cli/error.h"
+#include "cli/log.h"
+
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <fcntl.h>
+#include <filesystem>
+#include <sys/file.h>
+#include <unistd.h>
+
+namespace tl::shard {
+
+namespace fs = std::filesystem;
+
+namespace {
+constexpr std::string_view kPrefix = "shard-";
+constexpr std::string_view kSuffix = ".safetensors";
+constexpr const char *kIndexName = "index.safetensors";
+constexpr const char *kLockName = ".lock";
+
+/// The number in "shard-000012.safetensors", or -1 for any other name.
+std::int64_t shard_number(std::string_view name) {
+  if (name.size() <= kPrefix.size() + kSuffix.size() || name.substr(0, kPrefix.size()) != kPrefix ||
+      name.substr(name.size() - kSuffix.size()) != kSuffix)
+    return -1;
+  name = name.substr(kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size());
+  std::int64_t number = -1;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  const bool good = error == std::errc() && end == name.data() + name.size() && name.size() <= 12;
+  return good ? number : -1;
+}
+
+template <class Visit> void for_each_name(const std::string &folder, const Visit &visit) {
+  std::error_code failed;
+  fs::directory_iterator entries(folder, failed);
+  for (; !failed && entries != fs::directory_iterator(); entries.increment(failed))
+    visit(entries->path().filename().string());
+  if (failed) throw SystemError("read folder " + folder, failed.value());
+}
+
+std::string pid_in(int fd) {
+  char text[24] = {};
+  const ssize_t got = pread(fd, text, sizeof text - 1, 0);
+  std::string pid(text, got > 0 ? static_cast<std::size_t>(got) : 0);
+  while (!pid.empty() && pid.back() == '\n') pid.pop_back();
+  return pid;
+}
+} // namespace
+
+std::string shard_path(const std::string &folder, std::int64_t number) {
+  char name[48];
+  std::snprintf(name, sizeof name, "shard-%06lld.safetensors", static_cast<long long>(number));
+  return (fs::path(folder) / name).string();
+}
+
+std::string index_path(const std::string &folder) { return (fs::path(folder) / kIndexName).string(); }
+
+std::map<std::int64_t, std::string> list_shards(const std::string &folder) {
+  std::map<std::int64_t, std::string> shards;
+  for_each_name(folder, [&](const std::string &name) {
+    const std::int64_t number = shard_number(name);
+    if (number >= 0) shards[number] = (fs::path(folder) / name).string();
+  });
+  return shards;
+}
+
+void remove_leftovers(const std::string &folder) {
+  // AtomicFile's names: a dot, the final name, a dot and six letters.
+  constexpr std::size_t kRandom = 7;
+  for_each_name(folder, [&](const std::string &name) {
+    if (name.size() <= 1 + kRandom || name[0] != '.' || name[name.size() - kRandom] != '.') return;
+    const std::string target = name.substr(1, name.size() - 1 - kRandom);
+    if (shard_number(target) >= 0 || target == kIndexName) ::unlink((fs::path(folder) / name).c_str());
+  });
+}
+
+void remove_file(const std::string &path) {
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) throw SystemError("remove " + path, errno);
+}
+
+std::string unfinished_writer(const std::string &folder) {
+  const cli::Descriptor file(::open((fs::path(folder) / kLockName).c_str(), O_RDONLY | O_CLOEXEC));
+  return file.valid() ? pid_in(file.get()) : "";
+}
+
+FolderLock::FolderLock(const std::string &folder) : path_((fs::path(folder) / kLockName).string()) {
+  file_ = cli::Descriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  if (!file_.valid()) throw SystemError("open " + path_, errno);
+  if (flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) throw SystemError("lock " + path_, errno);
+    const std::string pid = pid_in(file_.get());
+    throw Error(folder + ": " + (pid.empty() ? "another process" : "process " + cli::printable(pid)) +
+                " is writing here; wait for it, or give another folder");
+  }
+  predecessor_ = pid_in(file_.get());
+  store(std::to_string(getpid()));
+}
+
+FolderLock::~FolderLock() {
+  if (touched_) return;
+  try {
+    store(predecessor_);
+  } catch (...) { // the file keeps our pid: a reader will ask for another run, which is safe
+  }
+}
+
+void FolderLock::store(const std::string &pid) {
+  if (ftruncate(file_.get(), 0) != 0) throw SystemError("write " + path_, errno);
+  if (!pid.empty() && pwrite(file_.get(), pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size()))
+    throw SystemError("write " + path_, errno);
+  if (fsync(file_.get()) != 0) throw SystemError("sync " + path_, errno);
+}
+
+void FolderLock::finished() {
+  store("");
+  touched_ = true;
+}
+
+} // namespace tl::shard

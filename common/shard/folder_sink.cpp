@@ -1,0 +1,206 @@
+#include "cli/log.h"
+#include "shard/folder.h"
+#include "shard/folder_files.h"
+#include "shard/row_buffer.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <mutex>
+#include <unordered_map>
+
+namespace tl::shard {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Place {
+  std::int64_t shard, row;
+};
+
+std::string made_folder(const std::string &folder) {
+  std::error_code failed;
+  fs::create_directories(folder, failed);
+  if (failed) throw SystemError("create folder " + folder, failed.value());
+  return folder;
+}
+
+} // namespace
+
+struct FolderSink::State {
+  std::string folder;
+  SinkOptions options;
+  FolderLock lock;
+  RowBuffer buffer;
+  std::int64_t shard_rows; // at most, in one shard
+  std::optional<FolderIndex> before;
+  FolderIndex index;
+  bool broken = false;         // a shard could not be written: its rows are lost
+  std::int64_t next_shard = 0; // the one that the buffer's rows will be in
+  mutable std::mutex mutex;    // of `places`: has() is called from other threads
+  std::unordered_map<Digest, Place> places;
+  SinkReport report;
+  std::vector<std::string> notes;
+
+  State(const std::string &path, ShardMeta meta, const SinkOptions &wanted)
+      : folder(made_folder(path)), options(wanted), lock(folder), buffer(std::move(meta)), shard_rows(1) {
+    index.meta = buffer.meta();
+    std::size_t row_bytes = 0; // unknown for files: their shards are closed by what has come
+    for (const ValueInfo &value : index.meta.values)
+      row_bytes += static_cast<std::size_t>(element_count(value.shape)) * size_of(value.dtype);
+    const std::size_t fitting = options.bytes_per_shard / std::max<std::size_t>(row_bytes, 1);
+    shard_rows = std::clamp<std::int64_t>(static_cast<std::int64_t>(fitting), 1,
+                                          std::max<std::int64_t>(options.rows_per_shard, 1));
+    remove_leftovers(folder);
+    open_index();
+    open_shards();
+    if (!lock.predecessor().empty())
+      notes.push_back(folder + ": process " + cli::printable(lock.predecessor()) +
+                      " did not finish here; its " + std::to_string(places.size()) +
+                      " whole records are used");
+    lock.started();
+  }
+
+  void open_shards() {
+    std::map<std::string, std::string> damaged; // path, why
+    for (const auto &[number, file] : list_shards(folder)) {
+      next_shard = std::max(next_shard, number + 1);
+      check_interrupt();
+      try {
+        open_shard(number, file);
+      } catch (const ForeignFile &) {
+        throw;
+      } catch (const FormatError &error) {
+        damaged[file] = error.what();
+      }
+    }
+    // Last, so that a folder that turns out to be another's is left as it was.
+    for (const auto &[file, why] : damaged) {
+      remove_file(file);
+      notes.push_back(why + "; removed, its records are extracted again");
+    }
+  }
+
+  void open_index() {
+    try {
+      before = read_index(folder);
+    } catch (const ForeignFile &) {
+      throw;
+    } catch (const FormatError &error) {
+      notes.push_back(std::string(error.what()) + "; it is made again");
+    }
+    if (!before || before->meta.key() == index.meta.key()) return;
+    refuse_other_key(before->meta);
+    before.reset();
+    // Before its shards: an index must never name what is not there.
+    remove_file(index_path(folder));
+  }
+
+  void open_shard(std::int64_t number, const std::string &file) {
+    const Shard shard = read_shard(file);
+    if (shard.meta.key() != index.meta.key()) {
+      refuse_other_key(shard.meta);
+      remove_file(file);
+      return;
+    }
+    std::int64_t row = 0;
+    for (const Digest &record : shard.records) places.try_emplace(record, Place{number, row++});
+  }
+
+  void refuse_other_key(const ShardMeta &have) const {
+    if (options.force) return;
+    throw Error(folder + ": holds other features: " + difference(have, index.meta) +
+                "; give another folder, or replace them with --force");
+  }
+
+  void add_entry(Member member, const Place &place) {
+    const auto classes = static_cast<std::int64_t>(index.meta.classes.size());
+    if (member.label < -1 || member.label >= classes || member.row < 0)
+      throw Error(folder + ": record '" + cli::printable(member.id) + "' has an impossible label or row");
+    index.entries.push_back({std::move(member), place.shard, place.row});
+  }
+
+  void flush() {
+    if (broken) throw Error(folder + ": an earlier write failed");
+    if (buffer.rows() == 0) return;
+    broken = true;
+    Shard shard = buffer.take();
+    shard.number = next_shard;
+    cli::AtomicFile file(shard_path(folder, next_shard));
+    report.bytes += write_shard(shard, [&](const void *data, std::size_t size) { file.write(data, size); });
+    file.commit();
+    ++next_shard;
+    ++report.shards;
+    report.written += shard.size();
+    broken = false;
+  }
+};
+
+FolderSink::FolderSink(const std::string &folder, ShardMeta meta, const SinkOptions &options) {
+  meta.check();
+  state_ = std::make_unique<State>(folder, std::move(meta), options);
+}
+
+FolderSink::~FolderSink() = default;
+
+bool FolderSink::has(const Digest &record) const {
+  std::lock_guard<std::mutex> guard(state_->mutex);
+  return state_->places.count(record) != 0;
+}
+
+void FolderSink::keep(const Member &member) {
+  Place place{};
+  {
+    std::lock_guard<std::mutex> guard(state_->mutex);
+    const auto found = state_->places.find(member.record);
+    if (found == state_->places.end())
+      throw Error(state_->folder + ": has no features of record '" + cli::printable(member.id) + "'");
+    place = found->second;
+  }
+  state_->add_entry(member, place);
+}
+
+void FolderSink::append(const Shard &rows) {
+  State &state = *state_;
+  check_rows(state.buffer.meta(), rows);
+  std::int64_t begin = 0; // rows [begin, i) are new and not yet in the buffer
+  for (std::int64_t i = 0; i < rows.size(); ++i) {
+    const auto row = static_cast<std::size_t>(i);
+    const Member member{rows.records[row], rows.labels[row], rows.rows[row], rows.ids[row]};
+    Place place{state.next_shard, state.buffer.rows() + i - begin};
+    bool is_new = false;
+    {
+      std::lock_guard<std::mutex> guard(state.mutex);
+      const auto [found, added] = state.places.try_emplace(member.record, place);
+      is_new = added;
+      place = found->second;
+    }
+    state.add_entry(member, place);
+    if (!is_new) { // the same content twice, both on their way at once: one copy is enough
+      state.buffer.add(rows, begin, i);
+      begin = i + 1;
+    } else if (place.row + 1 >= state.shard_rows) {
+      state.buffer.add(rows, begin, i + 1);
+      begin = i + 1;
+      state.flush();
+    }
+  }
+  state.buffer.add(rows, begin, rows.size());
+  if (state.buffer.bytes() >= state.options.bytes_per_shard) state.flush();
+}
+
+SinkReport FolderSink::finish(std::int64_t skipped) {
+  State &state = *state_;
+  state.flush();
+  state.index.skipped = skipped;
+  write_index(state.folder, state.index);
+  state.lock.finished();
+  state.report.records = static_cast<std::int64_t>(state.index.entries.size());
+  state.report.skipped = skipped;
+  state.report.changes = compare(state.before.value_or(FolderIndex{}), state.index);
+  return state.report;
+}
+
+const std::vector<std::string> &FolderSink::notes() const { return state_->notes; }
+
+} // namespace tl::shard

@@ -1,0 +1,138 @@
+// index.safetensors: which rows of the folder's shards are the data set, and what changed.
+#include "cli/log.h"
+#include "shard/folder.h"
+#include "shard/folder_files.h"
+#include "shard/sealed.h"
+
+#include <cerrno>
+#include <sys/stat.h>
+#include <unordered_map>
+
+namespace tl::shard {
+
+namespace {
+constexpr const char *kFormat = "tl-index";
+
+template <class T, class Get> std::vector<T> column(const std::vector<IndexEntry> &entries, const Get &get) {
+  std::vector<T> values;
+  values.reserve(entries.size());
+  for (const IndexEntry &entry : entries) values.push_back(get(entry));
+  return values;
+}
+
+void check_entry(const FolderIndex &index, const IndexEntry &entry, const std::string &path) {
+  const auto classes = static_cast<std::int64_t>(index.meta.classes.size());
+  if (entry.member.label < -1 || entry.member.label >= classes || entry.member.row < 0 || entry.shard < 0 ||
+      entry.place < 0)
+    throw FormatError(path + ": record '" + cli::printable(entry.member.id) +
+                      "' has an impossible label or place");
+}
+
+const std::string &class_of(const FolderIndex &index, const IndexEntry &entry) {
+  static const std::string none;
+  return entry.member.label < 0 ? none : index.meta.classes.at(static_cast<std::size_t>(entry.member.label));
+}
+
+/// Entries of the old index that no new one has claimed yet, by some key.
+template <class Key> class Unclaimed {
+public:
+  void add(const Key &key, std::size_t position) { positions_[key].push_back(position); }
+  /// A position that `claimed` does not have yet, or -1.
+  std::int64_t find(const Key &key, const std::vector<bool> &claimed) {
+    const auto found = positions_.find(key);
+    if (found == positions_.end()) return -1;
+    std::vector<std::size_t> &left = found->second;
+    while (!left.empty() && claimed[left.back()]) left.pop_back();
+    return left.empty() ? -1 : static_cast<std::int64_t>(left.back());
+  }
+
+private:
+  std::unordered_map<Key, std::vector<std::size_t>> positions_;
+};
+
+} // namespace
+
+void write_index(const std::string &folder, const FolderIndex &index) {
+  const std::vector<IndexEntry> &entries = index.entries;
+  SafeTensors file;
+  file.metadata = to_metadata(index.meta);
+  file.metadata["rows"] = std::to_string(entries.size());
+  file.metadata["skipped"] = std::to_string(index.skipped);
+  const auto integers_of = [&](auto get) { return to_tensor(column<std::int64_t>(entries, get)); };
+  file.tensors.push_back({"label", integers_of([](const IndexEntry &e) { return e.member.label; })});
+  file.tensors.push_back({"row", integers_of([](const IndexEntry &e) { return e.member.row; })});
+  file.tensors.push_back({"shard", integers_of([](const IndexEntry &e) { return e.shard; })});
+  file.tensors.push_back({"place", integers_of([](const IndexEntry &e) { return e.place; })});
+  file.tensors.push_back(
+      {"record", to_tensor(column<Digest>(entries, [](const IndexEntry &e) { return e.member.record; }))});
+  add_strings(file, "id", column<std::string>(entries, [](const IndexEntry &e) { return e.member.id; }));
+  cli::AtomicFile out(index_path(folder));
+  write_sealed(std::move(file), kFormat, [&](const void *data, std::size_t size) { out.write(data, size); });
+  out.commit();
+}
+
+std::optional<FolderIndex> read_index(const std::string &folder) {
+  const std::string path = index_path(folder);
+  struct stat info = {};
+  if (::stat(path.c_str(), &info) != 0 && errno == ENOENT) return std::nullopt;
+  const SafeTensors file = parse_sealed(map_file(path), kFormat, path);
+  FolderIndex index;
+  index.meta = meta_from_metadata(file.metadata, path);
+  index.skipped = required_count(file.metadata, "skipped", path);
+  const std::int64_t rows = required_count(file.metadata, "rows", path);
+  if (rows > std::int64_t{1} << 40)
+    throw FormatError(path + ": " + std::to_string(rows) + " rows are too many");
+  const auto label = integers(file, "label", rows, path);
+  const auto row = integers(file, "row", rows, path);
+  const auto shard = integers(file, "shard", rows, path);
+  const auto place = integers(file, "place", rows, path);
+  const auto record = digests(file, "record", rows, path);
+  auto id = strings(file, "id", rows, path);
+  for (std::size_t i = 0; i < record.size(); ++i) {
+    index.entries.push_back({{record[i], label[i], row[i], std::move(id[i])}, shard[i], place[i]});
+    check_entry(index, index.entries.back(), path);
+  }
+  return index;
+}
+
+Changes compare(const FolderIndex &before, const FolderIndex &after) {
+  Unclaimed<std::string> by_id;
+  Unclaimed<Digest> by_record;
+  std::vector<bool> claimed(before.entries.size());
+  for (std::size_t i = before.entries.size(); i-- > 0;) { // so that the first is found first
+    by_id.add(before.entries[i].member.id, i);
+    by_record.add(before.entries[i].member.record, i);
+  }
+  Changes changes;
+  std::vector<const IndexEntry *> moved; // ids that the old index does not have
+  for (const IndexEntry &entry : after.entries) {
+    const std::int64_t old = by_id.find(entry.member.id, claimed);
+    if (old < 0) {
+      moved.push_back(&entry);
+      continue;
+    }
+    claimed[static_cast<std::size_t>(old)] = true;
+    const IndexEntry &was = before.entries[static_cast<std::size_t>(old)];
+    if (was.member.record != entry.member.record)
+      ++changes.changed;
+    else if (class_of(before, was) != class_of(after, entry))
+      ++changes.relabelled;
+    else
+      ++changes.unchanged;
+  }
+  for (const IndexEntry *entry : moved) {
+    const std::int64_t old = by_record.find(entry->member.record, claimed);
+    if (old < 0) {
+      ++changes.added;
+      continue;
+    }
+    claimed[static_cast<std::size_t>(old)] = true;
+    const bool same =
+        class_of(before, before.entries[static_cast<std::size_t>(old)]) == class_of(after, *entry);
+    ++(same ? changes.renamed : changes.relabelled);
+  }
+  for (const bool taken : claimed) changes.removed += !taken;
+  return changes;
+}
+
+} // namespace tl::shard
