@@ -8,7 +8,7 @@ TL_BUILD_PACKAGES=(
   libtorch-dev
   libopenblas0 # LibTorch calls whatever libblas.so.3 is installed; the reference BLAS is 30 times slower
   libopencv-dev # the modules' own packages lack OpenCVConfig.cmake
-  libjpeg-dev libpng-dev zlib1g-dev
+  libjpeg-dev libpng-dev libtiff-dev zlib1g-dev
   libcli11-dev nlohmann-json3-dev libvalijson-dev libxxhash-dev
   doctest-dev
 )
