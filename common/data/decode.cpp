@@ -10,7 +10,9 @@ namespace tl::data {
 
 namespace {
 
-constexpr std::uint16_t kOrientationTag = 274;
+// Of the first directory: the tag, and the type of its value.
+constexpr std::size_t kOrientationTag = 274;
+constexpr std::size_t kShort = 3;
 
 bool starts_with(Bytes file, std::string_view magic, std::size_t offset = 0) {
   const Bytes part = file.part(offset, magic.size());
@@ -55,36 +57,26 @@ void check_size(std::int64_t width, std::int64_t height, const Preprocess &rules
     throw DecodeError(size + " pixels is over --max-pixels " + std::to_string(rules.max_pixels));
 }
 
-std::optional<std::uint32_t> tiff_tag(Bytes tiff, std::uint16_t tag) {
-  if (!is_tiff(tiff)) return std::nullopt;
+int exif_orientation(Bytes tiff) {
+  if (!is_tiff(tiff)) return 1;
   const bool little = tiff.data[0] == 'I';
-  const auto number = [&](std::size_t offset, std::size_t length) -> std::optional<std::uint32_t> {
+  const auto number = [&](std::size_t offset, std::size_t length) -> std::size_t {
     const Bytes part = tiff.part(offset, length);
-    if (part.size < length) return std::nullopt;
-    std::uint32_t value = 0;
-    for (std::size_t i = 0; i < length; ++i) value = value << 8 | part.data[little ? length - 1 - i : i];
+    std::size_t value = 0;
+    for (std::size_t i = 0; i < part.size; ++i)
+      value = value << 8 | part.data[little ? part.size - 1 - i : i];
     return value;
   };
-  const auto directory = number(4, 4);
-  if (!directory) return std::nullopt;
-  const std::size_t entries = number(*directory, 2).value_or(0);
+  const std::size_t directory = number(4, 4);
+  const std::size_t entries = number(directory, 2);
   for (std::size_t i = 0; i < entries; ++i) {
-    const std::size_t entry = std::size_t{*directory} + 2 + i * 12;
-    const auto found = number(entry, 2), type = number(entry + 2, 2), count = number(entry + 4, 4);
-    if (!found || !type || !count) return std::nullopt;
-    if (*found != tag) continue;
-    const std::size_t width = *type == 3 ? 2 : *type == 4 ? 4 : 0; // SHORT, LONG
-    if (width == 0 || *count == 0) return std::nullopt;
-    // More than four bytes of values lie elsewhere, at the offset given instead.
-    const auto place = *count > 4 / width ? number(entry + 8, 4) : std::optional<std::uint32_t>();
-    return number(place ? *place : entry + 8, width);
+    const std::size_t entry = directory + 2 + i * 12;
+    if (number(entry, 2) != kOrientationTag) continue;
+    const std::size_t value = number(entry + 8, 2);
+    const bool sound = number(entry + 2, 2) == kShort && number(entry + 4, 4) == 1;
+    return sound && value >= 1 && value <= 8 ? static_cast<int>(value) : 1;
   }
-  return std::nullopt;
-}
-
-int exif_orientation(Bytes tiff) {
-  const std::uint32_t value = tiff_tag(tiff, kOrientationTag).value_or(1);
-  return value >= 1 && value <= 8 ? static_cast<int>(value) : 1;
+  return 1;
 }
 
 Tensor turn_upright(const Tensor &pixels, int orientation) {

@@ -218,9 +218,10 @@ Picture decode_jpeg(Bytes file, const Preprocess &rules) {
     if (!reader.read_row(inks ? row.data() : out)) fail(reader);
     if (inks) inks_to_rgb(row.data(), width, out);
   }
+  const int orientation = orientation_of(info); // finishing forgets the markers
   if (!reader.finish()) fail(reader);
   picture.warning = reader.ran_out() ? "JPEG without its end marker" : reader.warning();
-  if (rules.exif == ExifRule::apply) picture.pixels = turn_upright(picture.pixels, orientation_of(info));
+  if (rules.exif == ExifRule::apply) picture.pixels = turn_upright(picture.pixels, orientation);
   return picture;
 }
 

@@ -1,9 +1,8 @@
-// BMP, WebP, TIFF and PNM: the header here, to know the size before anything is allocated and
-// whether the file is as long as it says; the pixels through OpenCV.
+// BMP and WebP: the header here, to know the size before anything is allocated and whether the file
+// is as long as it says; the pixels through OpenCV. PNM is little more than its header.
 #include "data/formats.h"
 
 #include <opencv2/core.hpp>
-#include <opencv2/core/utils/logger.hpp>
 #include <opencv2/imgcodecs.hpp>
 
 #include <cstdlib>
@@ -21,28 +20,18 @@ std::uint32_t little(Bytes file, std::size_t offset, std::size_t length) {
   return value;
 }
 
-/// 8 or 16 bits, any channels -> u8 RGB. `format` is for the message.
+/// `format` is for the message.
 Tensor decode_with_opencv(Bytes file, const char *format, std::int64_t width, std::int64_t height) {
-  // OpenCV reports damage to its own log on stderr; here it becomes the DecodeError's reason.
-  static const auto silenced = cv::utils::logging::setLogLevel(cv::utils::logging::LOG_LEVEL_SILENT);
-  static_cast<void>(silenced);
   const std::string damaged = std::string("damaged ") + format;
   cv::Mat mat;
   try {
     const cv::Mat bytes(1, static_cast<int>(file.size), CV_8U, const_cast<std::uint8_t *>(file.data));
-    mat = cv::imdecode(bytes, cv::IMREAD_COLOR | cv::IMREAD_ANYDEPTH | cv::IMREAD_IGNORE_ORIENTATION);
-    if (mat.depth() == CV_16U) {
-      cv::Mat scaled;
-      mat.convertTo(scaled, CV_8U, 255.0 / 65535.0);
-      mat = scaled;
-    }
+    mat = cv::imdecode(bytes, cv::IMREAD_COLOR | cv::IMREAD_IGNORE_ORIENTATION);
   } catch (const cv::Exception &) {
     throw DecodeError(damaged);
   }
   if (mat.empty()) throw DecodeError(damaged + ", or a kind of it that cannot be read");
-  if (mat.type() != CV_8UC3)
-    throw DecodeError(std::string(format) + " with samples that are neither 8 nor 16 bits is not supported");
-  if (mat.cols != width || mat.rows != height)
+  if (mat.type() != CV_8UC3 || mat.cols != width || mat.rows != height)
     throw DecodeError(damaged + ": its sizes contradict each other");
   Tensor pixels = Tensor::empty(DType::u8, {height, width, 3});
   auto *to = pixels.as<std::uint8_t>();
@@ -82,7 +71,9 @@ std::int64_t pnm_number(Bytes file, std::size_t &at) {
 } // namespace
 
 Picture decode_bmp(Bytes file, const Preprocess &rules) {
-  const bool old = little(file, 14, 4) == 12; // OS/2 1.x: 16-bit sizes
+  const std::uint32_t header = little(file, 14, 4);
+  const bool old = header == 12; // OS/2 1.x: 16-bit sizes
+  if (!old && (header < 40 || header > 124)) throw DecodeError("damaged BMP: an impossible header");
   const std::int64_t width = old ? little(file, 18, 2) : static_cast<std::int32_t>(little(file, 18, 4));
   const std::int64_t signed_height =
       old ? little(file, 20, 2) : static_cast<std::int32_t>(little(file, 22, 4));
@@ -90,8 +81,8 @@ Picture decode_bmp(Bytes file, const Preprocess &rules) {
   const std::int64_t bits = little(file, old ? 24 : 28, 2);
   const std::uint32_t compression = old ? 0 : little(file, 30, 4);
   check_size(width, height, rules);
-  if (compression == 1 || compression == 2 || bits > 32)
-    throw DecodeError("run-length coded BMP is not supported; convert it to PNG");
+  if ((compression != 0 && compression != 3) || bits > 32)
+    throw DecodeError("compressed BMP is not supported; convert it to PNG");
   want_bytes(file, little(file, 10, 4) + (width * bits + 31) / 32 * 4 * height, "BMP");
   return {decode_with_opencv(file, "BMP", width, height), ""};
 }
@@ -128,16 +119,6 @@ Picture decode_webp(Bytes file, const Preprocess &rules) {
   return picture;
 }
 
-Picture decode_tiff(Bytes file, const Preprocess &rules) {
-  check_size(tiff_tag(file, 256).value_or(0), tiff_tag(file, 257).value_or(0), rules);
-  const std::uint32_t bits = tiff_tag(file, 258).value_or(1), samples = tiff_tag(file, 277).value_or(1);
-  if (bits > 16 || samples > 4 || tiff_tag(file, 339).value_or(1) != 1)
-    throw DecodeError("a TIFF of " + std::to_string(samples) + " samples of " + std::to_string(bits) +
-                      " bits is not supported; 8 or 16 unsigned bits are");
-  std::int64_t width = *tiff_tag(file, 256), height = *tiff_tag(file, 257);
-  return {decode_with_opencv(file, "TIFF", width, height), ""};
-}
-
 Picture decode_pnm(Bytes file, const Preprocess &rules) {
   const int kind = file.data[1] - '0';
   if (kind != 5 && kind != 6) throw DecodeError("PNM as text or bits is not supported; use P5 or P6");
@@ -145,9 +126,19 @@ Picture decode_pnm(Bytes file, const Preprocess &rules) {
   const std::int64_t width = pnm_number(file, at), height = pnm_number(file, at), most = pnm_number(file, at);
   check_size(width, height, rules);
   if (most != 255 && most != 65535) throw DecodeError("PNM is read with a maximum of 255 or 65535 only");
-  const std::int64_t sample = most == 255 ? 1 : 2;
-  want_bytes(file, static_cast<std::int64_t>(at) + 1 + width * height * sample * (kind == 6 ? 3 : 1), "PNM");
-  return {decode_with_opencv(file, "PNM", width, height), ""};
+  const std::int64_t sample = most == 255 ? 1 : 2, channels = kind == 6 ? 3 : 1;
+  ++at; // one white space ends the header
+  want_bytes(file, static_cast<std::int64_t>(at) + width * height * sample * channels, "PNM");
+  Picture picture;
+  picture.pixels = Tensor::empty(DType::u8, {height, width, 3});
+  auto *to = picture.pixels.as<std::uint8_t>();
+  const std::uint8_t *from = file.data + at;
+  for (std::int64_t i = 0; i < width * height; ++i, from += channels * sample)
+    for (std::int64_t c = 0; c < 3; ++c) {
+      const std::uint8_t *value = from + (channels == 3 ? c * sample : 0);
+      *to++ = sample == 1 ? *value : static_cast<std::uint8_t>(((value[0] << 8 | value[1]) + 128) / 257);
+    }
+  return picture;
 }
 
 } // namespace tl::data

@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 
 namespace tl::data {
 
@@ -23,11 +22,8 @@ struct Bytes {
 /// Refuses an empty picture and one of more than `rules.max_pixels`, before anything is allocated.
 void check_size(std::int64_t width, std::int64_t height, const Preprocess &rules);
 
-/// The first number of a tag in the first directory of a TIFF structure, which is also what EXIF
-/// is. Empty when the tag is missing, is not a whole number, or lies outside the bytes.
-std::optional<std::uint32_t> tiff_tag(Bytes tiff, std::uint16_t tag);
-
-/// EXIF orientation, 1 to 8; 1 when there is none or it makes no sense.
+/// The orientation tag of a TIFF structure, which is also what EXIF is: 1 to 8; 1 when there is none or
+/// it makes no sense.
 int exif_orientation(Bytes tiff);
 
 /// u8 {h, w, 3} as it is to be seen, given how it is stored.
@@ -35,10 +31,9 @@ Tensor turn_upright(const Tensor &pixels, int orientation);
 
 Picture decode_jpeg(Bytes file, const Preprocess &rules);
 Picture decode_png(Bytes file, const Preprocess &rules);
-/// BMP, WebP, TIFF and PNM.
+Picture decode_tiff(Bytes file, const Preprocess &rules);
 Picture decode_bmp(Bytes file, const Preprocess &rules);
 Picture decode_webp(Bytes file, const Preprocess &rules);
-Picture decode_tiff(Bytes file, const Preprocess &rules);
 Picture decode_pnm(Bytes file, const Preprocess &rules);
 
 } // namespace tl::data
