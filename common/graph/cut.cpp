@@ -14,7 +14,7 @@ std::size_t at(int id) { return static_cast<std::size_t>(id); }
 /// Number of leading nodes that may run on the storage side: frozen, and before the output's node.
 int last_position(const Graph &graph, const std::vector<bool> &frozen) {
   int position = 0;
-  while (position < static_cast<int>(graph.nodes.size())) {
+  while (graph.output != 0 && position < static_cast<int>(graph.nodes.size())) {
     const Node &node = graph.nodes[at(position)];
     const bool runs = std::all_of(node.outputs.begin(), node.outputs.end(),
                                   [&](ValueId id) { return frozen[at(id)] && id != graph.output; });

@@ -136,6 +136,8 @@ Plan make_plan(const Request &request) {
   plan.model_digest = parameters_digest(problem.storage_model.graph);
   plan.input_dtype = problem.storage_model.graph.input().dtype;
   plan.input_shape = problem.storage_model.graph.input().shape;
+  plan.input_dtype = problem.graph.input().dtype;
+  plan.input_shape = problem.graph.input().shape;
   plan.classes = classes;
   plan.scheme = request.scheme;
   plan.preprocess = problem.storage_model.preprocess;
