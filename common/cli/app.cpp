@@ -1,5 +1,6 @@
 #include "cli/app.h"
 
+#include "cli/io.h"
 #include "cli/log.h"
 #include "cli/signals.h"
 #include "cli/version.h"
@@ -8,6 +9,7 @@
 #include <cstdio>
 #include <fcntl.h>
 #include <new>
+#include <sstream>
 #include <unistd.h>
 
 namespace tl::cli {
@@ -51,7 +53,7 @@ void flush_stdout() {
 
 App::App(const std::string &program, const std::string &description, const std::string &examples)
     : CLI::App(description, program) {
-  set_version_flag("--version", program + " (tl-tools) " + version());
+  set_version_flag("--version", program + " (tl-tools) " + cli::version());
   add_flag_callback(
       "-q,--quiet", [] { set_quiet(true); }, "No notes and no progress on stderr");
   footer("Examples:\n" + examples + "\nSee also: man " + program + ", man tl-formats");
@@ -65,9 +67,11 @@ int run(App &app, int argc, char **argv, const std::function<ExitCode()> &body) 
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success &success) { // --help, --version
-    app.exit(success);
+    // Not straight to std::cout: it would lose the reason when the write fails.
+    std::ostringstream text;
+    app.exit(success, text, text);
     try {
-      flush_stdout();
+      write_output("-", text.str());
     } catch (const std::exception &error) {
       return static_cast<int>(describe(error));
     }
