@@ -146,19 +146,28 @@ Tensor resample(const View &in, std::int64_t height, std::int64_t width, const W
   return out;
 }
 
+/// The source index of each output in the window. Summed up step by step as Pillow does, because
+/// the rounding decides which neighbour a tie takes.
+std::vector<std::int64_t> nearest_sources(std::int64_t in, std::int64_t out, const Window &window) {
+  const double scale = static_cast<double>(in) / static_cast<double>(out);
+  std::vector<std::int64_t> sources;
+  double position = scale * 0.5;
+  for (std::int64_t i = 0; i < window.end; ++i, position += scale)
+    if (i >= window.begin) sources.push_back(std::min(static_cast<std::int64_t>(position), in - 1));
+  return sources;
+}
+
 Tensor pick_nearest(const View &in, std::int64_t height, std::int64_t width, const Window &rows,
                     const Window &columns) {
   Tensor out = Tensor::empty(DType::u8, {rows.end - rows.begin, columns.end - columns.begin, 3});
-  const double down = static_cast<double>(in.height) / static_cast<double>(height);
-  const double across = static_cast<double>(in.width) / static_cast<double>(width);
-  const auto source = [](std::int64_t i, double scale, std::int64_t limit) {
-    return std::min(static_cast<std::int64_t>((static_cast<double>(i) + 0.5) * scale), limit - 1);
-  };
+  const std::vector<std::int64_t> across = nearest_sources(in.width, width, columns);
   auto *pixel = out.as<std::uint8_t>();
-  for (std::int64_t y = rows.begin; y < rows.end; ++y) {
-    const std::uint8_t *row = in.data + source(y, down, in.height) * in.width * 3;
-    for (std::int64_t x = columns.begin; x < columns.end; ++x, pixel += 3)
-      std::memcpy(pixel, row + source(x, across, in.width) * 3, 3);
+  for (const std::int64_t y : nearest_sources(in.height, height, rows)) {
+    const std::uint8_t *row = in.data + y * in.width * 3;
+    for (const std::int64_t x : across) {
+      std::memcpy(pixel, row + x * 3, 3);
+      pixel += 3;
+    }
   }
   return out;
 }
@@ -221,14 +230,10 @@ Tensor transform_pixels(const Preprocess &p, const Tensor &pixels) {
   if (height < size.height)
     rows = {crop_start(size.height, height), crop_start(size.height, height) + height};
   if (width < size.width) columns = {crop_start(size.width, width), crop_start(size.width, width) + width};
-  Tensor kept;
-  if (size.height == in.height && size.width == in.width) {
-    kept = pick_nearest(in, size.height, size.width, rows, columns);
-  } else if (p.interpolation == Interpolation::nearest) {
-    kept = pick_nearest(in, size.height, size.width, rows, columns);
-  } else {
-    kept = resample(in, size.height, size.width, rows, columns, p);
-  }
+  const bool as_it_is = size.height == in.height && size.width == in.width;
+  const Tensor kept = as_it_is || p.interpolation == Interpolation::nearest
+                          ? pick_nearest(in, size.height, size.width, rows, columns)
+                          : resample(in, size.height, size.width, rows, columns, p);
   return to_planes({kept.as<std::uint8_t>(), kept.shape[0], kept.shape[1]}, p.channels, height, width);
 }
 

@@ -83,7 +83,7 @@ TEST_CASE("as many rows as records, in order, whatever the batch and the threads
           for (std::size_t i = 0; i < one.size(); ++i, ++row) {
             CHECK(one.index[i] == row);
             CHECK(one.ids[i] == std::to_string(row + 1) + ".png");
-            CHECK(one.labels[i] == static_cast<std::int64_t>((row + 1) % 2));
+            CHECK(one.labels[i] == dataset.records()[row].label);
             CHECK(one.hashes[i] == dataset.read(row).hash);
             CHECK(one.input.as<float>()[i * 90] == static_cast<float>(row + 1) / 255.0F);
             CHECK(one.input.as<float>()[i * 90 + 89] == static_cast<float>(row + 1) / 255.0F);
