@@ -1,0 +1,55 @@
+// What is to be tried: the experiment document (schemas/experiment.schema.json) and the candidates that its
+// grids stand for.
+#pragma once
+
+#include "data/preprocess.h"
+#include "data/source.h"
+#include "graph/scheme.h"
+#include "json/document.h"
+#include "train/options.h"
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace tl::select {
+
+/// More candidates than this are refused: a grid with one list too many, not a wish.
+constexpr std::size_t kMaxCandidates = 10000;
+
+struct ModelEntry {
+  std::string name; // in candidates, and in their names
+  std::string path; // as in the document; relative to the document's folder
+  std::string file; // path from here
+  data::Preprocess preprocess;
+};
+
+/// One point of a grid, before any model is looked at.
+struct Spec {
+  std::string place;     // "/candidates/0": for messages
+  std::size_t model = 0; // index into Experiment::models
+  graph::Scheme scheme;
+  train::TrainOptions options; // all of them, with the experiment's metric, validation share and seed
+  std::string name;            // "resnet18/layer4/linear/adamw-lr0.001": unique, for people
+};
+
+struct Experiment {
+  std::string origin; // for messages
+  std::vector<ModelEntry> models;
+  train::Monitor metric = train::Monitor::accuracy;
+  double validation = 0.2;
+  std::uint64_t seed = 0; // of the records' order, of a limited data set, and of candidates that give none
+  data::SourceOptions data;
+  std::vector<Spec> candidates; // in the order of the document, the last listed field changing first
+};
+
+/// Fields of a candidate that are lists are grids; fields that are left out come from "defaults", then
+/// from the program: every model, a linear head on what the old classifier reads. `folder`: where
+/// relative paths start. Throws FormatError "origin: /place: ..." for unknown keys (with the nearest known
+/// one), values out of range, contradictions, and more than kMaxCandidates.
+Experiment experiment_from_json(const json::Value &document, const std::string &origin,
+                                const std::string &folder);
+/// Reads a file; "-" is stdin, with paths relative to the current folder.
+Experiment load_experiment(const std::string &path);
+
+} // namespace tl::select

@@ -1,0 +1,60 @@
+// Features of several sets, extracted in one pass over the data, each set into its own shard folder.
+#pragma once
+
+#include "data/source.h"
+#include "extract/extract.h"
+#include "select/reuse_plan.h"
+#include "shard/folder.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tl::select {
+
+/// Hands each set its columns of the rows that one extraction computes. A record counts as present when
+/// every set has it; a set that has it already (an earlier run was interrupted) only lists it again.
+class FanOutSink : public shard::ShardSink {
+public:
+  struct Target {
+    std::unique_ptr<shard::ShardSink> sink;
+    std::vector<std::size_t> columns; // of the values that the extraction computes
+  };
+  /// `targets` is not empty.
+  explicit FanOutSink(std::vector<Target> targets);
+
+  bool has(const Digest &record) const override;
+  void keep(const shard::Member &member) override;
+  void append(const shard::Shard &rows) override;
+  /// The report of the first set, with what all of them wrote.
+  shard::SinkReport finish(std::int64_t skipped) override;
+  void fail(const std::string &reason) noexcept override;
+  const std::vector<std::string> &notes() const override { return notes_; }
+
+  /// After finish(): one for each target.
+  const std::vector<shard::SinkReport> &reports() const { return reports_; }
+
+private:
+  std::vector<Target> targets_;
+  std::vector<std::string> notes_;
+  std::vector<shard::SinkReport> reports_;
+};
+
+/// STORE/<key of the set>
+std::string set_folder(const std::string &store, const FeatureSet &set);
+
+/// What make_reuse_plan() asks for: nothing if the folder has no readable index.
+std::optional<Digest> stored_state(const std::string &store, const FeatureSet &set);
+
+struct PassReport {
+  extract::ExtractReport extraction;
+  std::vector<shard::SinkReport> sets;  // in the order of Pass::sets
+  std::vector<std::string> notes;       // damaged shards removed, ...
+};
+
+/// Brings the sets of one pass up to date with the data set: computes what is not there, lists what is.
+PassReport run_pass(const ReusePlan &plan, const Pass &pass, const std::vector<Candidate> &candidates,
+                    const data::Dataset &dataset, const std::string &store,
+                    const extract::ExtractOptions &options);
+
+} // namespace tl::select

@@ -1,0 +1,47 @@
+// tl-select: an experiment and a data set in, a leaderboard and the best model out.
+//
+// RUNS/
+//   features/KEY/            shard folders, one for each feature set, by content
+//   trials/ID/               result.json and weights.safetensors of each candidate
+//   reuse-plan.json          what was shared
+//   leaderboard.json         the result
+//   best/model.pt            the best candidate, as TorchScript
+// Everything appears whole or not at all, and what is there is not done again: a run that was killed,
+// or whose data has changed since, continues with what is missing.
+#pragma once
+
+#include "select/feature_store.h"
+#include "select/leaderboard.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace tl::select {
+
+struct SelectOptions {
+  std::string runs;        // folder, created if missing
+  std::size_t threads = 0; // that read and decode; 0: one per core
+  bool keep_going = false; // damaged records are skipped and named
+};
+
+/// What happens, as it happens. All may be empty.
+struct SelectEvents {
+  std::function<void(const ReusePlan &, const std::vector<Candidate> &)> planned;
+  std::function<void(const std::string &)> note, warn; // one line each
+  std::function<void(std::size_t records)> extracted;  // since the last call
+  std::function<void(const Candidate &, const Trial &)> trained; // or found
+};
+
+struct Selection {
+  json::Value leaderboard; // the document
+  std::vector<Row> rows;
+  std::size_t skipped = 0; // records
+  std::string best;        // path of the best model; "" if every candidate failed
+};
+
+/// Throws Error naming the process if another run works in the same folder.
+Selection select(const Experiment &experiment, const data::Dataset &dataset, const SelectOptions &options,
+                 const SelectEvents &events = {});
+
+} // namespace tl::select
