@@ -27,7 +27,7 @@ namespace {
 
 // The largest document is a profile of a graph of some thousand values.
 constexpr std::size_t kMaxDocumentBytes = std::size_t{256} << 20;
-constexpr int kMaxDepth = 64;
+constexpr std::size_t kMaxDepth = 64;
 
 std::string place_of(const std::string &text, std::size_t byte) {
   byte = std::min(byte, text.size());
@@ -72,27 +72,54 @@ void check_format(const Value &document, std::string_view schema, const std::str
                       " of the format, this program reads up to " + std::to_string(known) + "); upgrade");
 }
 
-template <class Json> Json parse_as(const std::string &text, const std::string &origin) {
-  using Event = typename Json::parse_event_t;
-  std::vector<std::set<std::string>> keys;
-  const auto check = [&](int depth, Event event, Json &parsed) {
-    if (depth > kMaxDepth) throw FormatError(origin + ": nested deeper than 64 levels");
-    if (event == Event::object_start) keys.emplace_back();
-    if (event == Event::object_end) keys.pop_back();
-    if (event == Event::key && !keys.back().insert(parsed.template get<std::string>()).second)
-      throw FormatError(origin + ": key " + parsed.dump() + " is there twice in one object");
+/// Looks at a text before it is built: JSON, its depth, its keys. A parser callback could do this,
+/// but nlohmann's searches the parent at the end of every value, which is quadratic.
+template <class Json> class Checker : public nlohmann::json_sax<Json> {
+public:
+  Checker(const std::string &text, const std::string &origin) : text_(text), origin_(origin) {}
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(typename Json::number_integer_t) override { return true; }
+  bool number_unsigned(typename Json::number_unsigned_t) override { return true; }
+  bool number_float(typename Json::number_float_t, const std::string &) override { return true; }
+  bool string(std::string &) override { return true; }
+  bool binary(typename Json::binary_t &) override { return true; }
+  bool start_object(std::size_t) override { return open(); }
+  bool end_object() override { return close(); }
+  bool start_array(std::size_t) override { return open(); }
+  bool end_array() override { return close(); }
+  bool key(std::string &name) override {
+    if (!keys_.back().insert(name).second)
+      throw FormatError(origin_ + ": key " + compact(name) + " is there twice in one object");
     return true;
-  };
-  try {
-    return Json::parse(text, check);
-  } catch (const typename Json::parse_error &error) {
+  }
+  bool parse_error(std::size_t byte, const std::string &, const nlohmann::detail::exception &error) override {
     std::string what = error.what();
     const std::size_t cut = what.find("syntax error");
     if (cut != std::string::npos) what = what.substr(cut);
-    throw FormatError(origin + ":" + place_of(text, error.byte) + ": not JSON: " + what);
-  } catch (const typename Json::out_of_range &error) {
-    throw FormatError(origin + ": not JSON: " + error.what());
+    throw FormatError(origin_ + ":" + place_of(text_, byte) + ": not JSON: " + what);
   }
+
+private:
+  bool open() {
+    if (keys_.size() > kMaxDepth) throw FormatError(origin_ + ": nested deeper than 64 levels");
+    keys_.emplace_back();
+    return true;
+  }
+  bool close() {
+    keys_.pop_back();
+    return true;
+  }
+
+  const std::string &text_;
+  const std::string &origin_;
+  std::vector<std::set<std::string>> keys_; // of each object that is open; empty for arrays
+};
+
+template <class Json> Json parse_as(const std::string &text, const std::string &origin) {
+  Checker<Json> checker(text, origin);
+  Json::sax_parse(text, &checker);
+  return Json::parse(text);
 }
 
 } // namespace
