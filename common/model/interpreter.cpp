@@ -53,7 +53,10 @@ Known Interpreter::call_method(const c10::IValue &self, torch::jit::Function &fu
   if (++depth_ > kMaxDepth) refuse("calls are nested deeper than " + std::to_string(kMaxDepth));
   const std::string caller = module_;
   const auto known = self.isObject() ? modules_.find(&self.toObjectRef()) : modules_.end();
-  const bool enters_module = known != modules_.end() && function.name() == "forward";
+  // Tracing numbers the second use of one module: forward1.
+  const bool enters_module =
+      known != modules_.end() && function.name().find_first_not_of("0123456789", 7) == std::string::npos &&
+      function.name().compare(0, 7, "forward") == 0;
   if (known != modules_.end()) module_ = known->second.path;
   const std::size_t first_node = recorder_.nodes();
   arguments.insert(arguments.begin(), constant(self));
@@ -102,7 +105,9 @@ bool Interpreter::run_control(Node *node, Environment &values) {
   const auto kind = node->kind();
   if (kind == prim::Constant) {
     if (node->output()->type()->cast<c10::FunctionType>()) return true; // read by prim::CallFunction
-    values[node->output()] = constant(*torch::jit::toIValue(node->output()));
+    c10::IValue literal = *torch::jit::toIValue(node->output());
+    if (literal.isTensor()) literal = literal.toTensor().clone(); // an in-place operator must not reach the file's
+    values[node->output()] = constant(literal);
   } else if (kind == prim::GetAttr) {
     values[node->output()] = attribute(values.at(node->input()).leaf->run[0], node->s(attr::name));
   } else if (kind == prim::SetAttr) {
@@ -235,6 +240,12 @@ bool Interpreter::run_list_operator(Node *node, Environment &values, const std::
     if (index < 0) index += size;
     if (index < 0 || index >= size) refuse("index out of the range of a list");
     values[node->output()] = (*list.items)[static_cast<std::size_t>(index)];
+  } else if (op == "aten::_set_item") {
+    const auto index = decided(values.at(node->input(1)), "the index of a list").toInt();
+    const auto at = static_cast<std::size_t>(index < 0 ? index + size : index);
+    if (at >= list.items->size()) refuse("index out of the range of a list");
+    (*list.items)[at] = values.at(node->input(2));
+    if (!node->outputs().empty()) values[node->output()] = list;
   } else if (op == "aten::append") {
     list.items->push_back(values.at(node->input(1)));
     if (!node->outputs().empty()) values[node->output()] = list;

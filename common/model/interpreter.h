@@ -42,6 +42,7 @@ private:
   void run_if(Node *node, Environment &values);
   void run_loop(Node *node, Environment &values);
   void run_operator(Node *node, Environment &values);
+  bool run_on_constants(Node *node, Environment &values);
   void run_in_place(Node *node, Environment &values, const std::string &functional);
 
   /// Executes `node` with both runs' inputs and records it; one result for each output.

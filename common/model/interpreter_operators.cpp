@@ -77,7 +77,9 @@ void Interpreter::run_operator(Node *node, Environment &values) {
   const std::string op = operator_;
   if (touches_files(op)) refuse("the operator reaches outside the model (files, Python or other processes)");
   if (is_dropout(op)) {
-    if (decided(values.at(node->input(2)), "dropout's training flag").toBool())
+    // torchvision's Swin leaves the flag on, with probability 0.
+    if (decided(values.at(node->input(2)), "dropout's training flag").toBool() &&
+        decided(values.at(node->input(1)), "dropout's probability").toDouble() != 0)
       refuse("dropout was traced in training mode: results would be random; call eval() before the export");
     values[node->output()] = values.at(node->input(0));
     return;
@@ -108,7 +110,25 @@ void Interpreter::run_operator(Node *node, Environment &values) {
   if (op == "prim::NumToTensor" && outputs[0].leaf) outputs[0].leaf->number = inputs[0].leaf;
 }
 
+/// An operator that fills in a constant (Swin's attention mask, slice by slice) is just run: the slices
+/// are views of one tensor, so all of them see it.
+bool Interpreter::run_on_constants(Node *node, Environment &values) {
+  std::vector<c10::IValue> stack;
+  bool constants = true;
+  for (const torch::jit::Value *input : node->inputs()) {
+    const Known known = values.at(input);
+    each_leaf(known, [&](const Leaf &leaf) { constants = constants && !leaf.operand; });
+    stack.push_back(value_of(known, 0, input->type()));
+  }
+  if (!constants || !node->maybeOperator()) return false;
+  node->getOperation()(stack);
+  if (!node->outputs().empty()) values[node->output()] = values.at(node->input(0));
+  return true;
+}
+
 void Interpreter::run_in_place(Node *node, Environment &values, const std::string &functional) {
+  if (values.at(node->input(0)).items) refuse("changes a list in a way that is not supported");
+  if (run_on_constants(node, values)) return;
   if (functional.empty()) refuse("writes into an existing tensor, which cannot be undone safely");
   const Known target = values.at(node->input(0));
   if (!target.leaf || (target.leaf->operand && target.leaf->operand->kind == Operand::Kind::parameter))

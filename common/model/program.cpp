@@ -11,6 +11,7 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <set>
 
 namespace tl::model {
 
@@ -28,6 +29,18 @@ void execute(const torch::jit::Code &code, torch::jit::Stack &stack, const char 
     failed(what, error);
   }
 }
+
+/// False where LibTorch 1.13's oneDNN pass computes wrong results: it applies these activations to the
+/// raw buffer of the blocked layout, whose channels are padded to a multiple of 16, without the padding.
+bool layout_is_safe(const graph::Graph &graph, const std::vector<int> &nodes) {
+  static const std::set<std::string> activations = {"aten::hardtanh", "aten::hardswish", "aten::hardsigmoid",
+                                                    "aten::relu6", "aten::clamp"};
+  return std::all_of(nodes.begin(), nodes.end(), [&](int index) {
+    const graph::Node &node = graph.nodes[static_cast<std::size_t>(index)];
+    const Shape &shape = graph.values[static_cast<std::size_t>(node.outputs.at(0))].shape;
+    return activations.count(node.op) == 0 || (!shape.empty() && shape[0] % 16 == 0);
+  });
+}
 } // namespace
 
 FrozenProgram::FrozenProgram(const Model &model, const std::vector<graph::ValueId> &inputs,
@@ -41,9 +54,10 @@ FrozenProgram::FrozenProgram(const Model &model, const std::vector<graph::ValueI
     return graph.insertConstant(tensor.detach()); // a constant that requires a gradient would be refused
   };
   build(model, inputs, outputs, *graph_, parameter, nullptr);
-  operators_ = static_cast<int>(needed_nodes(model.graph, inputs, outputs).size());
+  const std::vector<int> nodes = needed_nodes(model.graph, inputs, outputs);
+  operators_ = static_cast<int>(nodes.size());
   torch::jit::OptimizeFrozenGraph(graph_);
-  torch::jit::ConvertFrozenOpsToMKLDNN(graph_);
+  if (layout_is_safe(model.graph, nodes)) torch::jit::ConvertFrozenOpsToMKLDNN(graph_);
   torch::jit::EliminateDeadCode(graph_);
   code_ = torch::jit::Code(graph_, "frozen");
 }
