@@ -12,4 +12,9 @@ namespace tl::extract {
 /// not fit the data set's rows.
 model::InputSpec input_spec(const data::Preprocess &preprocess, const data::Dataset &dataset);
 
+/// What a data set is preprocessed with when nobody says: pictures as ImageNet networks expect them,
+/// tokens as they are, rows of floating-point numbers as they are. Throws UsageError for rows of
+/// other numbers, which could be pixels or not.
+data::Preprocess default_preprocess(const data::Dataset &dataset);
+
 } // namespace tl::extract

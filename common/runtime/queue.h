@@ -1,6 +1,8 @@
 // A bounded queue between the stages of a pipeline: it blocks the faster side, never spins.
 #pragma once
 
+#include "cli/error.h"
+
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -16,10 +18,13 @@ public:
   explicit BoundedQueue(std::size_t capacity) : capacity_(capacity ? capacity : 1) {}
 
   /// Blocks while full. False once the queue is closed or has failed: the producer should stop.
+  /// Throws Interrupted, since the consumer may be stuck in a write that nobody reads.
   bool push(T item) {
     std::unique_lock<std::mutex> lock(mutex_);
     const auto start = Clock::now();
-    changed_.wait(lock, [&] { return items_.size() < capacity_ || closed_; });
+    while (!changed_.wait_for(lock, std::chrono::milliseconds(200),
+                              [&] { return items_.size() < capacity_ || closed_; }))
+      check_interrupt();
     push_wait_ += Clock::now() - start;
     if (closed_) return false;
     items_.push_back(std::move(item));
