@@ -164,8 +164,8 @@ double measure_bandwidth(Remote &remote, double seconds) {
 LinkProfile measure_link(const std::string &command, double seconds) {
   Remote remote(command);
   remote.send(kScript);
-  while (remote.receive_line() != kReady) {
-  } // a login message may come first
+  for (int lines = 0; remote.receive_line() != kReady; ++lines) // a login message may come first
+    if (lines > 1000) throw Error("link '" + command + "': no shell answers; does it run its last argument?");
   LinkProfile link;
   link.command = command;
   link.round_trip = measure_round_trip(remote);
