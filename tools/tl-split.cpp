@@ -70,7 +70,7 @@ void add_options(CLI::App &app, Arguments &arguments) {
                  "For training (default: half of the compute side's)")
       ->transform(size);
   app.add_option("--cache", request.limits.cache_bytes,
-                 "For features kept between epochs (default: half of the compute side's memory)")
+                 "For features kept in memory between epochs (default: half of the compute side's)")
       ->transform(size);
   app.add_option("--seed", request.seed, "Of the order of the records")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 52));

@@ -47,14 +47,13 @@ Choice pipelined(const CostModel &model, const Options &options) {
   return choose_least(model, options, [](const Option &option) { return option.predicted.total; });
 }
 
-/// No overlap: the tiers of each epoch run one after the other.
+/// No overlap: the tiers of the first epoch run one after the other.
 Choice sum(const CostModel &model, const Options &options) {
   const Workload &work = model.problem().workload;
   return choose_least(model, options, [&](const Option &option) {
     const Prediction &p = option.predicted;
     const double first = p.storage + p.link + p.compute;
-    const double later = model.caches() ? p.cached : first;
-    return static_cast<double>(work.records) * (first + static_cast<double>(work.epochs - 1) * later);
+    return static_cast<double>(work.records) * (first + static_cast<double>(work.epochs - 1) * p.later);
   });
 }
 

@@ -23,7 +23,7 @@ struct Algorithm {
 };
 
 /// All of them, the default first:
-/// "pipelined": least total time of all epochs, tiers overlapping, features cached.
+/// "pipelined": least total time of all epochs, tiers overlapping.
 /// "sum":       the same with the tiers one after the other (Neurosurgeon's estimate).
 /// "hapi":      HAPI (arXiv 2210.08650), its pipelined estimate of one epoch over cuts of at least
 ///              one layer, those over the compute side's memory screened out; if no pushdown is

@@ -27,7 +27,7 @@ CostModel::CostModel(const Problem &problem)
     if (candidate.kind == CutKind::values && candidate.cut.position == deepest_.position)
       cache_bytes_ = candidate.bytes;
   const double bytes = cache_bytes_ * static_cast<double>(problem.workload.records);
-  caches_ = problem.workload.epochs > 1 && bytes <= static_cast<double>(problem.limits.cache_bytes);
+  cached_share_ = bytes > 0 ? std::min(1.0, static_cast<double>(problem.limits.cache_bytes) / bytes) : 0;
 }
 
 std::vector<Candidate> CostModel::candidates() const {
@@ -49,17 +49,22 @@ std::vector<Option> CostModel::options() const {
   return result;
 }
 
-/// Later epochs read what the first one kept: from memory while it fits half of it (the rest is for
-/// training), else from the disk, whose speed is that of reading the data there.
-double CostModel::load_seconds() const {
-  const double bytes = cache_bytes_;
+/// To read back what was kept: from memory while all of it fits half of that (the rest is for
+/// training), else from the disk, whose speed is that of reading the data.
+double CostModel::load_seconds(double bytes) const {
   const HostProfile &host = problem_.compute_host;
-  const bool in_memory =
-      bytes * static_cast<double>(problem_.workload.records) <= static_cast<double>(host.memory_bytes) / 2;
-  const std::optional<DataProfile> &data = problem_.compute_data;
-  if (!in_memory && data && data->bytes_per_record > 0)
+  const double all = bytes * static_cast<double>(problem_.workload.records);
+  const std::optional<DataProfile> &data =
+      problem_.compute_data ? problem_.compute_data : problem_.storage_data;
+  if (all > static_cast<double>(host.memory_bytes) / 2 && data && data->bytes_per_record > 0)
     return data->read_seconds * bytes / data->bytes_per_record;
   return host.memory_bandwidth > 0 ? bytes / host.memory_bandwidth : 0;
+}
+
+double CostModel::later_seconds(const Candidate &candidate, double compute) const {
+  const double hot = std::max(load_seconds(cache_bytes_), compute_seconds(compute_, deepest_.position));
+  const double cold = std::max(load_seconds(candidate.bytes), compute);
+  return cached_share_ * hot + (1 - cached_share_) * cold;
 }
 
 double CostModel::compute_seconds(const NodeCosts &costs, int position) const {
@@ -87,7 +92,7 @@ Prediction CostModel::predict(const Candidate &candidate, std::int64_t batch) co
     p.storage = std::max(read, prefix + decode_seconds(problem_.storage_host, problem_.storage_data));
     p.storage_memory = storage_.prefix_memory(candidate.cut.position, batch);
   }
-  p.cached = caches_ ? std::max(load_seconds(), compute_seconds(compute_, deepest_.position)) : 0;
+  p.later = later_seconds(candidate, p.compute);
   add_epochs(p, batch, problem_.link.round_trip);
   return p;
 }
@@ -100,7 +105,7 @@ void CostModel::add_epochs(Prediction &p, std::int64_t batch, double round_trip)
   const double first = std::min(static_cast<double>(batch), records);
   const double fill = round_trip + first * (p.storage + p.link + p.compute - slowest);
   p.first_epoch = records * slowest + fill;
-  p.later_epoch = caches_ ? records * p.cached : p.first_epoch;
+  p.later_epoch = records * p.later;
   p.total = p.first_epoch + static_cast<double>(work.epochs - 1) * p.later_epoch;
 }
 
@@ -133,7 +138,7 @@ Option CostModel::all_in_storage() const {
   p.storage += step; // the same cores
   p.compute = 0;
   p.compute_memory = 0;
-  p.cached = caches_ ? step : 0;
+  p.later = step; // what it trains on is kept, too
   p.storage_memory += storage_.step_memory(deepest_.position, problem_.workload.train_batch);
   option.feasible = p.storage_memory <= problem_.limits.storage_memory;
   add_epochs(p, option.batch, 0);

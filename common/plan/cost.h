@@ -5,8 +5,10 @@
 //   S  storage side: max(read, (decode + prefix) / cores): one pool of cores does both
 //   L  link: bytes / bandwidth
 //   C  compute side: decoding if files cross, the rest of the frozen layers, the training step
-// If the features at the deepest cut fit the cache, later epochs read them there and only train:
-// N * max(load, C'). Otherwise each epoch costs what the first one does.
+// What has crossed is kept, so later epochs do not use the link. As many records as fit the cache are
+// kept at the deepest cut and only cost the training step; the others are read back as they came:
+//   later epochs  N * (f * max(load(deepest), C(deepest)) + (1 - f) * max(load(cut), C(cut)))
+// with f the share of the records that fits.
 #pragma once
 
 #include "graph/cut.h"
@@ -33,7 +35,7 @@ struct Workload {
 struct Limits {
   std::int64_t storage_memory = -1; // for the prefix
   std::int64_t compute_memory = -1; // for the training step
-  std::int64_t cache_bytes = -1;    // for features between epochs
+  std::int64_t cache_bytes = -1;    // for features at the deepest cut, between epochs
 };
 
 /// Everything that a prediction depends on.
@@ -67,7 +69,8 @@ public:
   /// Training on the storage side too: nothing crosses the link, one host does everything.
   Option all_in_storage() const;
 
-  bool caches() const { return caches_; }
+  /// The share of the records that is cached at the deepest cut between epochs.
+  double cached_share() const { return cached_share_; }
   /// Bytes a record of what is cached, in the form in which it would cross the link.
   double cache_bytes() const { return cache_bytes_; }
   const graph::Cut &deepest() const { return deepest_; }
@@ -80,13 +83,14 @@ private:
   void add_epochs(Prediction &prediction, std::int64_t batch, double round_trip) const;
   double compute_seconds(const NodeCosts &costs, int position) const;
   double decode_seconds(const HostProfile &host, const std::optional<DataProfile> &data) const;
-  double load_seconds() const;
+  double load_seconds(double bytes) const;
+  double later_seconds(const Candidate &candidate, double compute) const;
 
   const Problem &problem_;
   NodeCosts storage_, compute_;
   graph::Cut deepest_;
   std::vector<graph::Cut> cuts_;
-  bool caches_ = false;
+  double cached_share_ = 0;
   double cache_bytes_ = 0;
 };
 

@@ -71,8 +71,7 @@ std::string explain(const Plan &plan) {
   const Prediction &p = plan.predicted;
   text += "bytes, storage, link and compute are for one record. Chosen: " + cli::printable(plan.cut_name()) +
           " (" + plan.algorithm + "); first epoch " + cli::human_seconds(p.first_epoch) + ", later epochs " +
-          cli::human_seconds(p.later_epoch) + (plan.cache ? " from cached features" : "") + ", total " +
-          cli::human_seconds(p.total) + ".\n";
+          cli::human_seconds(p.later_epoch) + ", total " + cli::human_seconds(p.total) + ".\n";
   return text;
 }
 

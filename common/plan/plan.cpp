@@ -24,7 +24,7 @@ json::Value to_json(const Prediction &p) {
   return {{"storage", p.storage},
           {"link", p.link},
           {"compute", p.compute},
-          {"cached", p.cached},
+          {"later", p.later},
           {"first_epoch", p.first_epoch},
           {"later_epoch", p.later_epoch},
           {"total", p.total},
@@ -39,7 +39,7 @@ Prediction prediction_from_json(const json::Value &document) {
   p.storage = document.at("storage").get<double>();
   p.link = document.at("link").get<double>();
   p.compute = document.at("compute").get<double>();
-  p.cached = document.at("cached").get<double>();
+  p.later = document.at("later").get<double>();
   p.first_epoch = document.at("first_epoch").get<double>();
   p.later_epoch = document.at("later_epoch").get<double>();
   p.total = document.at("total").get<double>();

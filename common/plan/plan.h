@@ -41,7 +41,7 @@ struct Prediction {
   double storage = 0; // seconds a record: read, decode, prefix
   double link = 0;    // seconds a record
   double compute = 0; // seconds a record: the rest of the frozen part and the training step
-  double cached = 0;  // seconds a record in later epochs, when features are cached
+  double later = 0;   // seconds a record in later epochs, from what was kept
   double first_epoch = 0;
   double later_epoch = 0;          // each
   double total = 0;                // all epochs
@@ -81,9 +81,9 @@ struct Plan {
   bool shuffle = true;    // records in the order of mix(seed, hash_text(id)), else in listing order
   std::uint64_t seed = 0;
 
-  bool cache = false;                    // keep features between epochs on the compute side
-  std::vector<std::string> cache_values; // at these values: the deepest frozen ones
-  std::int64_t cache_bytes = 0;          // a record
+  bool cache = false;                    // keep features between epochs on the compute side,
+  std::vector<std::string> cache_values; // at these values, the deepest frozen ones,
+  std::int64_t cache_bytes = 0;          // with so many bytes a record
   Side train_on = Side::compute;         // where the prediction assumes that training runs
 
   std::string algorithm;

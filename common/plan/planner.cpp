@@ -145,7 +145,7 @@ Plan make_plan(const Request &request) {
   plan.batch = choice.option.batch;
   plan.shuffle = request.shuffle;
   plan.seed = request.seed;
-  plan.cache = model.caches();
+  plan.cache = model.cached_share() > 0 && problem.workload.epochs > 1;
   if (plan.cache) {
     for (const graph::ValueId id : model.deepest().values)
       plan.cache_values.push_back(problem.graph.values[static_cast<std::size_t>(id)].name);

@@ -69,7 +69,7 @@ TEST_CASE("pipelined is the best of all that fit, by the formula written out") {
       const double first = std::min(static_cast<double>(option.batch), records);
       const double epoch =
           records * slowest + request.link.round_trip + first * (p.storage + p.link + p.compute - slowest);
-      const double total = c.model.caches() ? epoch + (epochs - 1) * records * p.cached : epochs * epoch;
+      const double total = epoch + (epochs - 1) * records * p.later;
       CHECK(p.total == doctest::Approx(total));
       CHECK(choice.option.predicted.total <= p.total);
     }
@@ -84,8 +84,7 @@ TEST_CASE("sum is the best without overlap") {
     const auto cost = [&](const plan::Option &option) {
       const plan::Prediction &p = option.predicted;
       const double first = p.storage + p.link + p.compute;
-      return first +
-             static_cast<double>(c.problem.workload.epochs - 1) * (c.model.caches() ? p.cached : first);
+      return first + static_cast<double>(c.problem.workload.epochs - 1) * p.later;
     };
     const plan::Option chosen = c.choose("sum").option;
     for (const plan::Option &option : c.options)

@@ -146,43 +146,43 @@ TEST_CASE("an epoch is the slowest tier and the first batch through the others")
   request.workload.epochs = 5;
   const plan::Problem problem = make_problem(request);
   const plan::CostModel model(problem);
-  CHECK(model.caches());
+  CHECK(model.cached_share() == 1);
   CHECK(model.cache_bytes() == 8 * 4);
   const std::vector<plan::Option> options = model.options();
   const plan::Option &option = named(options, "relu2");
   const plan::Prediction &p = option.predicted;
   CHECK(p.first_epoch ==
         Approx(1000 * p.storage + 0.01 + static_cast<double>(option.batch) * (p.link + p.compute)));
-  CHECK(p.cached == Approx(std::max(8 * 4 / 1e10, head_seconds(8))));
-  CHECK(p.later_epoch == Approx(1000 * p.cached));
+  CHECK(p.later == Approx(std::max(8 * 4 / 1e10, head_seconds(8))));
+  CHECK(p.later_epoch == Approx(1000 * p.later));
   CHECK(p.total == Approx(p.first_epoch + 4 * p.later_epoch));
 }
 
-TEST_CASE("without room for the features each epoch costs what the first does") {
+TEST_CASE("records for which there is no room are read back as they came") {
   plan::Request request = make_request(chain(), 1e6);
   request.workload.epochs = 5;
-  request.limits.cache_bytes = 1000 * 8 * 4 - 1;
-  const plan::Problem tight = make_problem(request);
-  const plan::CostModel without(tight);
-  CHECK_FALSE(without.caches());
-  for (const plan::Option &option : without.options()) {
-    CHECK(option.predicted.cached == 0);
-    CHECK(option.predicted.total == Approx(5 * option.predicted.first_epoch));
-  }
-  request.limits.cache_bytes += 1;
-  const plan::Problem enough = make_problem(request);
-  CHECK(plan::CostModel(enough).caches());
-  request.workload.epochs = 1; // nothing to keep it for
-  const plan::Problem once = make_problem(request);
-  CHECK_FALSE(plan::CostModel(once).caches());
+  const auto later = [&](std::int64_t room, const std::string &name) {
+    request.limits.cache_bytes = room;
+    const plan::Problem problem = make_problem(request);
+    const plan::CostModel model(problem);
+    return named(model.options(), name).predicted.later;
+  };
+  const std::int64_t all = 1000 * 8 * 4;
+  const double hot = head_seconds(8), relu2 = 2e-3 + hot, files = 1e-3 + 6e-3 + hot;
+  CHECK(later(0, "relu2") == Approx(relu2));
+  CHECK(later(all / 2, "relu2") == Approx((hot + relu2) / 2));
+  CHECK(later(all, "relu2") == Approx(hot));
+  CHECK(later(10 * all, "relu2") == Approx(hot));
+  CHECK(later(0, "files") == Approx(files)); // decoded again
+  CHECK(later(0, "flatten") == Approx(hot));
 }
 
-TEST_CASE("features that do not fit half of the memory are read from the disk") {
+TEST_CASE("what does not fit half of the memory is read from the disk") {
   plan::Request request = make_request(chain());
   request.compute.host->memory_bytes = 1000 * 8 * 4; // half of it holds 500 records
+  request.compute.data->read_seconds = 10;           // 50 kB in 10 s
   const plan::Problem problem = make_problem(request);
-  // The disk gives 50 kB in 0.1 ms.
-  CHECK(plan::CostModel(problem).options()[0].predicted.cached == Approx(1e-4 * 32 / 50000));
+  CHECK(named(plan::CostModel(problem).options(), "flatten").predicted.later == Approx(10.0 * 32 / 50000));
 }
 
 TEST_CASE("the storage batch is the fastest of those that fit") {
