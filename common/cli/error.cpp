@@ -10,6 +10,7 @@ namespace tl {
 
 namespace {
 volatile std::sig_atomic_t g_interrupted = 0;
+thread_local const std::atomic<bool> *t_cancelled = nullptr;
 
 void on_signal(int signum) {
   // A second signal means that the orderly way out takes too long for the user.
@@ -27,8 +28,14 @@ SystemError::SystemError(const std::string &what, int errno_value)
 bool interrupted() noexcept { return g_interrupted != 0; }
 
 void check_interrupt() {
-  if (interrupted()) throw Interrupted();
+  if (interrupted() || (t_cancelled && *t_cancelled)) throw Interrupted();
 }
+
+CancelScope::CancelScope(const std::atomic<bool> &cancelled) : outer_(t_cancelled) {
+  t_cancelled = &cancelled;
+}
+
+CancelScope::~CancelScope() { t_cancelled = outer_; }
 
 namespace cli {
 

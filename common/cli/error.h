@@ -4,6 +4,7 @@
 // that turns an exception into a line on stderr and a status.
 #pragma once
 
+#include <atomic>
 #include <stdexcept>
 #include <string>
 
@@ -64,7 +65,21 @@ public:
 /// True once SIGINT or SIGTERM has arrived.
 bool interrupted() noexcept;
 
-/// Throws Interrupted if interrupted(). Every loop over records calls it.
+/// Throws Interrupted if interrupted(), or if this thread's CancelScope was cancelled. Every loop over
+/// records and every blocking read calls it.
 void check_interrupt();
+
+/// Lets one thread end the work of another: while it lives, check_interrupt() in the thread that made
+/// it throws Interrupted as soon as the flag is set.
+class CancelScope {
+public:
+  explicit CancelScope(const std::atomic<bool> &cancelled);
+  CancelScope(const CancelScope &) = delete;
+  CancelScope &operator=(const CancelScope &) = delete;
+  ~CancelScope();
+
+private:
+  const std::atomic<bool> *outer_;
+};
 
 } // namespace tl

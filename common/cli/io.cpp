@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <fcntl.h>
 #include <filesystem>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,9 +14,7 @@ namespace tl::cli {
 
 namespace fs = std::filesystem;
 
-Descriptor::Descriptor(Descriptor &&other) noexcept : fd_(other.fd_), owned_(other.owned_) {
-  other.fd_ = -1;
-}
+Descriptor::Descriptor(Descriptor &&other) noexcept : fd_(other.fd_), owned_(other.owned_) { other.fd_ = -1; }
 
 Descriptor &Descriptor::operator=(Descriptor &&other) noexcept {
   std::swap(fd_, other.fd_);
@@ -43,10 +42,24 @@ Descriptor open_input(const std::string &path) {
   return file;
 }
 
+namespace {
+/// Looks up from a silent pipe now and then: a signal may arrive just before read(2) blocks, and another
+/// thread may cancel this one.
+void wait_readable(int fd) {
+  struct pollfd waiting = {fd, POLLIN, 0};
+  for (;;) {
+    const int ready = ::poll(&waiting, 1, 200);
+    if (ready > 0 || (ready < 0 && errno != EINTR)) return; // read(2) reports what is wrong
+    check_interrupt();
+  }
+}
+} // namespace
+
 std::size_t read_full(int fd, void *buffer, std::size_t size, const std::string &name) {
   auto *bytes = static_cast<char *>(buffer);
   std::size_t done = 0;
   while (done < size) {
+    wait_readable(fd);
     const ssize_t n = ::read(fd, bytes + done, std::min<std::size_t>(size - done, 1U << 30));
     if (n == 0) break;
     if (n < 0) {
@@ -113,15 +126,12 @@ AtomicFile::~AtomicFile() {
   if (!temporary_.empty()) ::unlink(temporary_.c_str());
 }
 
-void AtomicFile::write(const void *data, std::size_t size) {
-  write_full(file_.get(), data, size, path_);
-}
+void AtomicFile::write(const void *data, std::size_t size) { write_full(file_.get(), data, size, path_); }
 
 void AtomicFile::commit() {
   if (fsync(file_.get()) != 0) throw SystemError("sync " + path_, errno);
   file_.close(path_);
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0)
-    throw SystemError("rename to " + path_, errno);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) throw SystemError("rename to " + path_, errno);
   temporary_.clear();
   sync_folder(fs::path(path_).parent_path().string());
 }

@@ -14,11 +14,11 @@ struct EpochResult {
   EpochLoss train;
   std::optional<Evaluation> validation;
   bool best = false;
-  double seconds = 0;         // of the whole epoch, all trainers together
-  double waited = 0;          // of them, waiting for records
-  double frozen_seconds = 0;  // of them, in the frozen layers
-  double train_seconds = 0;   // of them, in this trainer's steps
-  std::int64_t records = 0;   // that went by: training and validation
+  double seconds = 0;        // of the whole epoch, all trainers together
+  double waited = 0;         // of them, waiting for records
+  double frozen_seconds = 0; // of them, in the frozen layers
+  double train_seconds = 0;  // of them, in this trainer's steps
+  std::int64_t records = 0;  // that went by: training and validation
 };
 
 /// Called after each epoch of each trainer.

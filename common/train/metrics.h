@@ -1,8 +1,8 @@
 // How good a model is on some records. Sums over records, so that no figure depends on batches.
 #pragma once
 
-#include "json/document.h"
 #include "train/options.h"
+#include "json/document.h"
 
 #include <ATen/core/Tensor.h>
 

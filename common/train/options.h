@@ -1,8 +1,8 @@
 // How something is trained: what tl-train's options and a candidate of an experiment say.
 #pragma once
 
-#include "json/document.h"
 #include "train/schedule.h"
+#include "json/document.h"
 
 #include <cstdint>
 #include <string>
@@ -33,11 +33,11 @@ struct TrainOptions {
   double momentum = 0;     // sgd only: 0.9 unless given
   double weight_decay = 0; // adamw: 0.01 unless given
   Schedule schedule;
-  std::int64_t warmup = 0;    // steps over which the rate rises from 0 to the schedule's
-  double clip_norm = 0;       // largest 2-norm of all gradients together; 0: not clipped
-  double label_smoothing = 0; // of the training loss only
+  std::int64_t warmup = 0;                         // steps over which the rate rises from 0 to the schedule's
+  double clip_norm = 0;                            // largest 2-norm of all gradients together; 0: not clipped
+  double label_smoothing = 0;                      // of the training loss only
   ClassWeights class_weights = ClassWeights::none; // in the training loss only
-  double validation = 0.2;    // share of the records kept for validation; 0: none
+  double validation = 0.2;                         // share of the records kept for validation; 0: none
   Monitor monitor = Monitor::loss;
   std::int64_t patience = 0; // stop after so many epochs without a better one; 0: never
   std::uint64_t seed = 0;    // of the head's start, the order and the validation split

@@ -5,6 +5,7 @@
 #include "runtime/hash.h"
 
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,8 @@ bool is_validation(const Digest &record, double share, std::uint64_t seed);
 
 /// `positions` in the order of epoch `epoch` (>= 1): by mix(seed + epoch, hash), equal ones by id.
 /// Epoch 0 runs in arrival order and does not use this.
-std::vector<std::int64_t> epoch_order(const std::vector<RecordInfo> &records, std::vector<std::int64_t> positions,
-                                      std::uint64_t seed, std::int64_t epoch);
+std::vector<std::int64_t> epoch_order(const std::deque<RecordInfo> &records,
+                                      std::vector<std::int64_t> positions, std::uint64_t seed,
+                                      std::int64_t epoch);
 
 } // namespace tl::train

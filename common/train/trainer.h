@@ -2,6 +2,7 @@
 // can feed several trainers.
 #pragma once
 
+#include "cli/error.h"
 #include "model/program.h"
 #include "shard/safetensors.h"
 #include "train/features.h"
@@ -89,6 +90,7 @@ private:
   std::vector<at::Tensor> current() const;
 
   model::Model model_;
+  std::vector<graph::ValueId> inputs_;
   model::TrainedProgram program_;
   TrainOptions options_;
   std::int64_t classes_;

@@ -1,0 +1,30 @@
+// The kinds of RecordSource.
+#pragma once
+
+#include "data/loader.h"
+#include "shard/sink.h"
+#include "train/source.h"
+
+#include <memory>
+#include <string>
+
+namespace tl::train {
+
+struct SourceOptions {
+  std::size_t threads = 0; // that decode; 0: one per core
+  bool keep_going = false; // damaged records are skipped and named
+  /// Shards that can be read only once (a pipe) are kept in this folder for later passes.
+  std::string keep;
+  bool force = false; // replaces shards of another kind in `keep`
+};
+
+/// Shards: of values, or of the records as they are stored, which are prepared here. A folder is
+/// read in place; anything else is kept in options.keep while it arrives.
+std::unique_ptr<RecordSource> shard_source(std::unique_ptr<shard::ShardSource> shards,
+                                           const data::Preprocess &preprocess, const SourceOptions &options);
+
+/// A dataset, prepared here, in the order of mix(seed, hash_text(id)).
+std::unique_ptr<RecordSource> dataset_source(data::Dataset dataset, const data::Preprocess &preprocess,
+                                             std::uint64_t seed, const SourceOptions &options);
+
+} // namespace tl::train
