@@ -428,6 +428,31 @@ TEST_CASE("orders: as listed, or shuffled by seed and name alone") {
   CHECK(before == after);
 }
 
+TEST_CASE("a record is its content: relabelled and renamed it is the same, with other bytes it is not") {
+  const TempFolder folder;
+  for (const char *name : {"a/1", "a/2", "a/3", "b/4"}) folder.write(name, std::string("pixels of ") + name);
+  std::map<std::string, Digest> before;
+  const auto hashes = [&] {
+    std::map<std::string, Digest> all;
+    const Dataset dataset = Dataset::open(folder.path());
+    for (std::size_t i = 0; i < dataset.records().size(); ++i)
+      all[dataset.records()[i].id] = dataset.read(i).hash;
+    return all;
+  };
+  before = hashes();
+  std::filesystem::rename(folder.path("a/1"), folder.path("b/1")); // another label
+  std::filesystem::rename(folder.path("a/2"), folder.path("a/renamed"));
+  const auto time = std::filesystem::last_write_time(folder.path("a/3"));
+  folder.write("a/3", "PIXELS of a/3"); // same size, same time
+  std::filesystem::last_write_time(folder.path("a/3"), time);
+  const auto after = hashes();
+  CHECK(after.at("b/1") == before.at("a/1"));
+  CHECK(after.at("a/renamed") == before.at("a/2"));
+  CHECK(after.at("a/3") != before.at("a/3"));
+  CHECK(after.at("b/4") == before.at("b/4"));
+  CHECK(after.size() == 4);
+}
+
 TEST_CASE("what cannot be opened") {
   const TempFolder folder;
   folder.write("a/1", "x");
