@@ -29,7 +29,7 @@ std::string algorithm_help() {
 
 void add_options(CLI::App &app, Arguments &arguments) {
   tl::plan::Request &request = arguments.request;
-  const CLI::AsSizeValue size(false);
+  const CLI::Validator size = tl::cli::size_in_bytes();
   app.add_option("--storage", arguments.storage, "Profile of the storage side, with its data")
       ->required()
       ->type_name("FILE");

@@ -1,13 +1,18 @@
 #include "cli/app.h"
 
+#include "cli/help.h"
 #include "cli/io.h"
 #include "cli/log.h"
 #include "cli/signals.h"
 #include "cli/version.h"
 
 #include <cerrno>
+#include <charconv>
+#include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <fcntl.h>
+#include <memory>
 #include <new>
 #include <sstream>
 #include <unistd.h>
@@ -57,7 +62,33 @@ App::App(const std::string &program, const std::string &description, const std::
   add_flag_callback(
       "-q,--quiet", [] { set_quiet(true); }, "No notes and no progress on stderr");
   footer("Examples:\n" + examples + "\nSee also: man " + program + ", man tl-formats");
-  get_formatter()->column_width(34);
+  formatter(std::make_shared<HelpFormatter>());
+}
+
+CLI::Validator size_in_bytes() {
+  const auto convert = [](std::string &text) -> std::string {
+    const std::string wrong = "'" + text + "' is not a size; want for example 512M or 1.5G";
+    double number = 0;
+    const char *const last = text.data() + text.size();
+    const auto [end, error] = std::from_chars(text.data(), last, number);
+    std::string unit(end, last);
+    for (const char *ending : {"iB", "B"}) { // "64KiB" and "64kB" are "64k"
+      const std::size_t n = std::strlen(ending);
+      if (unit.size() >= n && unit.compare(unit.size() - n, n, ending) == 0) {
+        unit.resize(unit.size() - n);
+        break;
+      }
+    }
+    static const std::string prefixes = "kMGT";
+    if (unit == "K") unit = "k";
+    const std::size_t power = unit.empty() ? 0 : prefixes.find(unit) + 1;
+    if (error != std::errc() || unit.size() > 1 || (!unit.empty() && power == 0)) return wrong;
+    number = std::ldexp(number, static_cast<int>(10 * power));
+    if (!(number >= 0 && number <= 0x1p62)) return wrong;
+    text = std::to_string(static_cast<std::int64_t>(number));
+    return {};
+  };
+  return CLI::Validator(convert, "SIZE");
 }
 
 int run(App &app, int argc, char **argv, const std::function<ExitCode()> &body) {
