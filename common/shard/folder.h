@@ -63,6 +63,8 @@ struct PruneReport {
 PruneReport prune(const std::string &folder);
 
 /// Reads a folder in the order of its index, or shard by shard when it has none.
+/// Used by one thread at a time. Files are mapped when it is opened, so that a writer or prune() that
+/// comes later changes nothing for it.
 class FolderSource : public ShardSource {
 public:
   explicit FolderSource(const std::string &folder);

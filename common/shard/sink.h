@@ -51,7 +51,7 @@ public:
   /// Lists a record whose features are there. Throws Error if they are not.
   virtual void keep(const Member &member) = 0;
   /// Adds records with their features; `rows.meta` is not looked at. May write, or hold the rows
-  /// until a shard is full.
+  /// until a shard is full: their tensors must not be written to afterwards.
   virtual void append(const Shard &rows) = 0;
   /// Writes what is held and makes the whole visible. Without it, a folder keeps its earlier index
   /// and the new shards serve the next run; a stream is seen as cut off; a file never appears.
