@@ -16,12 +16,18 @@ using torch::jit::Symbol;
 
 c10::TypePtr type_of(ValueKind kind) {
   switch (kind) {
-  case ValueKind::tensor: return c10::TensorType::get();
-  case ValueKind::tensor_list: return c10::ListType::ofTensors();
-  case ValueKind::integer: return c10::IntType::get();
-  case ValueKind::real: return c10::FloatType::get();
-  case ValueKind::boolean: return c10::BoolType::get();
-  case ValueKind::integer_list: return c10::ListType::ofInts();
+  case ValueKind::tensor:
+    return c10::TensorType::get();
+  case ValueKind::tensor_list:
+    return c10::ListType::ofTensors();
+  case ValueKind::integer:
+    return c10::IntType::get();
+  case ValueKind::real:
+    return c10::FloatType::get();
+  case ValueKind::boolean:
+    return c10::BoolType::get();
+  case ValueKind::integer_list:
+    return c10::ListType::ofInts();
   }
   return c10::TensorType::get();
 }
@@ -78,7 +84,8 @@ public:
     if (node.op == "prim::ListConstruct" && feeds_index(node.outputs[0]))
       made->output()->setType(c10::ListType::create(c10::OptionalType::ofTensor()));
     if (node.op.compare(0, 6, "prim::") != 0 && !made->maybeOperator())
-      throw Error(model_.path + ": " + node.module + ": operator " + node.op + " does not take these operands in "
+      throw Error(model_.path + ": " + node.module + ": operator " + node.op +
+                  " does not take these operands in "
                   "this LibTorch");
   }
 
@@ -126,7 +133,8 @@ std::vector<int> needed_nodes(const graph::Graph &graph, const std::vector<graph
     have[id] = true;
     const int producer = graph.values[id].node;
     if (producer < 0)
-      throw Error("a value that crosses the cut is missing: '" + graph.values[id].name + "' is needed as well");
+      throw Error("a value that crosses the cut is missing: '" + graph.values[id].name +
+                  "' is needed as well");
     if (wanted[static_cast<std::size_t>(producer)]) continue;
     wanted[static_cast<std::size_t>(producer)] = true;
     for (const Operand &operand : graph.nodes[static_cast<std::size_t>(producer)].inputs)

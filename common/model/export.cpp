@@ -8,6 +8,7 @@
 #include <caffe2/serialize/inline_container.h>
 #include <torch/script.h>
 
+#include <set>
 #include <sstream>
 
 namespace tl::model {
@@ -24,8 +25,8 @@ std::vector<std::string> split_path(const std::string &name) {
 /// The module tree that the parameters' names describe.
 class ModuleTree {
 public:
-  explicit ModuleTree(const std::string &type) : unit_(std::make_shared<torch::jit::CompilationUnit>()),
-                                                 type_(type), root_(make("")) {
+  explicit ModuleTree(const std::string &type)
+      : unit_(std::make_shared<torch::jit::CompilationUnit>()), type_(type), root_(make("")) {
     modules_.emplace("", root_);
   }
 
@@ -34,8 +35,10 @@ public:
   void add(const graph::Parameter &parameter, const at::Tensor &tensor) {
     const auto [folder, leaf] = place(parameter.name);
     torch::jit::Module module = folder_module(folder);
-    if (parameter.buffer) module.register_buffer(leaf, tensor);
-    else module.register_parameter(leaf, tensor, false);
+    if (parameter.buffer)
+      module.register_buffer(leaf, tensor);
+    else
+      module.register_parameter(leaf, tensor, false);
   }
 
   /// Submodules can be registered only when their own types are complete: innermost first.
@@ -90,9 +93,48 @@ void define_forward(const Model &model, torch::jit::Module &root) {
   root.type()->addMethod(forward);
 }
 
+/// Value hashes, free of preprocessing -> names.
+constexpr const char *kNamesFile = "tl-names.json";
+
+std::map<Digest, std::size_t> values_by_hash(graph::Graph graph) {
+  graph::compute_hashes(graph, Digest());
+  std::map<Digest, std::size_t> found;
+  for (std::size_t id = 0; id < graph.values.size(); ++id) found.emplace(graph.values[id].hash, id);
+  return found;
+}
+
+std::string names_of(const graph::Graph &graph) {
+  json::Value names = json::Value::object();
+  for (const auto &[hash, id] : values_by_hash(graph)) names[hash.hex()] = graph.values[id].name;
+  return json::compact(names);
+}
+
 } // namespace
 
-void save_model(const Model &model, const std::string &path, const std::map<std::string, std::string> &extra) {
+void restore_names(graph::Graph &graph, const std::string &path) {
+  const std::string text = read_extra(path, kNamesFile);
+  if (text.empty()) return;
+  const json::Value names = json::parse(text, path + ": " + kNamesFile);
+  std::set<std::string> used;
+  std::vector<std::string> stored(graph.values.size());
+  for (const auto &[hash, id] : values_by_hash(graph)) {
+    const auto name = names.find(hash.hex());
+    if (name != names.end() && name->is_string() && used.insert(name->get<std::string>()).second)
+      stored[id] = name->get<std::string>();
+  }
+  for (std::size_t id = 0; id < graph.values.size(); ++id) {
+    graph::Value &value = graph.values[id];
+    if (stored[id].empty() || stored[id] == value.name) {
+      if (stored[id].empty() && used.count(value.name)) value.name += ":" + std::to_string(id);
+      continue;
+    }
+    value.name = stored[id];
+    value.aliases.clear();
+  }
+}
+
+void save_model(const Model &model, const std::string &path,
+                const std::map<std::string, std::string> &extra) {
   ModuleTree tree("Model");
   for (std::size_t i = 0; i < model.graph.parameters.size(); ++i) {
     if (!model.parameters[i].defined())
@@ -103,6 +145,7 @@ void save_model(const Model &model, const std::string &path, const std::map<std:
   define_forward(model, tree.root());
   tree.root().eval();
   torch::jit::ExtraFilesMap files(extra.begin(), extra.end());
+  files[kNamesFile] = names_of(model.graph);
   cli::AtomicFile file(path);
   // In memory first: LibTorch's own file writer does not report a full disk reliably.
   std::ostringstream archive;

@@ -21,7 +21,9 @@ constexpr std::int64_t kMaxIterations = 100000;
 bool is_list_of(const Known &known) { return known.items && !known.tuple; }
 } // namespace
 
-void Interpreter::refuse(const std::string &why) const { throw FormatError(path_ + ": " + place() + ": " + why); }
+void Interpreter::refuse(const std::string &why) const {
+  throw FormatError(path_ + ": " + place() + ": " + why);
+}
 
 void Interpreter::add_parameter(const std::string &name, const at::Tensor &tensor, bool buffer) {
   const auto leaf = recorder_.parameter(name, tensor.detach(), buffer);
@@ -54,9 +56,9 @@ Known Interpreter::call_method(const c10::IValue &self, torch::jit::Function &fu
   const std::string caller = module_;
   const auto known = self.isObject() ? modules_.find(&self.toObjectRef()) : modules_.end();
   // Tracing numbers the second use of one module: forward1.
-  const bool enters_module =
-      known != modules_.end() && function.name().find_first_not_of("0123456789", 7) == std::string::npos &&
-      function.name().compare(0, 7, "forward") == 0;
+  const bool enters_module = known != modules_.end() &&
+                             function.name().find_first_not_of("0123456789", 7) == std::string::npos &&
+                             function.name().compare(0, 7, "forward") == 0;
   if (known != modules_.end()) module_ = known->second.path;
   const std::size_t first_node = recorder_.nodes();
   arguments.insert(arguments.begin(), constant(self));
@@ -106,7 +108,8 @@ bool Interpreter::run_control(Node *node, Environment &values) {
   if (kind == prim::Constant) {
     if (node->output()->type()->cast<c10::FunctionType>()) return true; // read by prim::CallFunction
     c10::IValue literal = *torch::jit::toIValue(node->output());
-    if (literal.isTensor()) literal = literal.toTensor().clone(); // an in-place operator must not reach the file's
+    if (literal.isTensor())
+      literal = literal.toTensor().clone(); // an in-place operator must not reach the file's
     values[node->output()] = constant(literal);
   } else if (kind == prim::GetAttr) {
     values[node->output()] = attribute(values.at(node->input()).leaf->run[0], node->s(attr::name));
@@ -144,7 +147,8 @@ bool Interpreter::run_control(Node *node, Environment &values) {
 
 c10::IValue Interpreter::decided(const Known &known, const char *what) const {
   if (!known.leaf) refuse(std::string(what) + " is not a single value");
-  if (known.leaf->data) refuse(std::string(what) + " depends on the data: a graph without branches cannot hold it");
+  if (known.leaf->data)
+    refuse(std::string(what) + " depends on the data: a graph without branches cannot hold it");
   if (known.leaf->operand && known.leaf->run[0] != known.leaf->run[1])
     refuse(std::string(what) + " depends on the batch size");
   return known.leaf->run[0];
@@ -197,7 +201,8 @@ bool Interpreter::run_structure(Node *node, Environment &values) {
   }
   if (kind == prim::TupleUnpack || kind == prim::ListUnpack) {
     const Known from = values.at(node->input());
-    if (!from.items || from.items->size() != node->outputs().size()) refuse("unpacks a list of another length");
+    if (!from.items || from.items->size() != node->outputs().size())
+      refuse("unpacks a list of another length");
     for (std::size_t i = 0; i < node->outputs().size(); ++i) values[node->output(i)] = (*from.items)[i];
     return true;
   }
@@ -208,7 +213,8 @@ bool Interpreter::run_structure(Node *node, Environment &values) {
     values[node->output()] = from.items->at(static_cast<std::size_t>(index));
     return true;
   }
-  if (kind == prim::unchecked_cast || kind == prim::unchecked_unwrap_optional || kind == aten::_unwrap_optional) {
+  if (kind == prim::unchecked_cast || kind == prim::unchecked_unwrap_optional ||
+      kind == aten::_unwrap_optional) {
     values[node->output()] = values.at(node->input());
     return true;
   }
@@ -230,7 +236,8 @@ bool Interpreter::run_structure(Node *node, Environment &values) {
 
 /// Operators on lists that are followed element by element. False: not one of them.
 bool Interpreter::run_list_operator(Node *node, Environment &values, const std::string &op) {
-  if (node->inputs().empty() || !values.count(node->input(0)) || !is_list_of(values.at(node->input(0)))) return false;
+  if (node->inputs().empty() || !values.count(node->input(0)) || !is_list_of(values.at(node->input(0))))
+    return false;
   const Known list = values.at(node->input(0));
   const auto size = static_cast<std::int64_t>(list.items->size());
   if (op == "aten::len") {

@@ -48,8 +48,10 @@ private:
   /// Executes `node` with both runs' inputs and records it; one result for each output.
   std::vector<Known> execute(Node *node, const std::vector<Known> &inputs, const std::string &op);
   std::vector<Known> record(const std::string &op, Node *node, const std::vector<Known> &inputs,
-                            const std::vector<std::pair<c10::IValue, c10::IValue>> &outputs, bool data, bool weights);
-  Known unpack_list(const Known &list, const c10::IValue &first, const c10::IValue &second, bool data, bool weights);
+                            const std::vector<std::pair<c10::IValue, c10::IValue>> &outputs, bool data,
+                            bool weights);
+  Known unpack_list(const Known &list, const c10::IValue &first, const c10::IValue &second, bool data,
+                    bool weights);
   Known sizes(const std::vector<Known> &inputs, const c10::IValue &first, const c10::IValue &second);
 
   c10::IValue value_of(const Known &known, int run, const c10::TypePtr &type) const;

@@ -56,7 +56,8 @@ c10::IValue Interpreter::value_of(const Known &known, int run, const c10::TypePt
 }
 
 Operand Interpreter::operand_of(const Known &known, const c10::TypePtr &type) {
-  if (known.leaf) return known.leaf->operand ? *known.leaf->operand : recorder_.constant(known.leaf->run[0], place());
+  if (known.leaf)
+    return known.leaf->operand ? *known.leaf->operand : recorder_.constant(known.leaf->run[0], place());
   if (known.tuple) refuse("a tuple as operand is not supported");
   bool literal = true;
   each_leaf(known, [&](const Leaf &leaf) { literal = literal && !leaf.operand && !leaf.run[0].isTensor(); });
@@ -86,7 +87,8 @@ void Interpreter::run_operator(Node *node, Environment &values) {
   }
   if (is_random(op)) refuse("the operator draws random numbers: equal records would get different features");
   if (op == "aten::batch_norm" && decided(values.at(node->input(5)), "batch-norm's training flag").toBool())
-    refuse("batch-norm was traced in training mode, so a record's result depends on its batch; call eval() before "
+    refuse("batch-norm was traced in training mode, so a record's result depends on its batch; call eval() "
+           "before "
            "the export");
   if (op == "aten::is_grad_enabled" || op == "prim::requires_grad") {
     // Choose the code path of training: fused inference operators have no gradient.
@@ -160,7 +162,8 @@ void Interpreter::check_not_aliased(const Leaf &leaf, const Environment &values)
   const auto check = [&](const Leaf &other) {
     if (&other != &leaf && other.run[0].isTensor() && other.run[0].toTensor().defined() &&
         other.run[0].toTensor().has_storage() && tensor.is_alias_of(other.run[0].toTensor()))
-      refuse("writes in place to a tensor that another one is a view of; the result cannot be followed safely");
+      refuse(
+          "writes in place to a tensor that another one is a view of; the result cannot be followed safely");
   };
   for (const Environment *frame : frames_)
     for (const auto &entry : *frame) each_leaf(entry.second, check);
@@ -209,11 +212,13 @@ std::vector<Known> Interpreter::execute(Node *node, const std::vector<Known> &in
 }
 
 std::vector<Known> Interpreter::record(const std::string &op, Node *node, const std::vector<Known> &inputs,
-                                       const std::vector<std::pair<c10::IValue, c10::IValue>> &outputs, bool data,
-                                       bool weights) {
-  if (outputs.size() == 1 && outputs[0].first.isIntList()) return {sizes(inputs, outputs[0].first, outputs[0].second)};
+                                       const std::vector<std::pair<c10::IValue, c10::IValue>> &outputs,
+                                       bool data, bool weights) {
+  if (outputs.size() == 1 && outputs[0].first.isIntList())
+    return {sizes(inputs, outputs[0].first, outputs[0].second)};
   std::vector<Operand> operands;
-  for (std::size_t i = 0; i < inputs.size(); ++i) operands.push_back(operand_of(inputs[i], node->input(i)->type()));
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    operands.push_back(operand_of(inputs[i], node->input(i)->type()));
   std::string name = op;
   if (op == "aten::view" && operands.size() == 2) {
     name = "aten::reshape"; // the same values, whatever the layout of its input
@@ -227,14 +232,15 @@ std::vector<Known> Interpreter::record(const std::string &op, Node *node, const 
   const auto leaves = recorder_.add(name, module_, std::move(operands), outputs, data, weights);
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     const Known made{leaves[i], nullptr, false};
-    known.push_back(outputs[i].first.isList() ? unpack_list(made, outputs[i].first, outputs[i].second, data, weights)
-                                              : made);
+    known.push_back(outputs[i].first.isList()
+                        ? unpack_list(made, outputs[i].first, outputs[i].second, data, weights)
+                        : made);
   }
   return known;
 }
 
-Known Interpreter::unpack_list(const Known &list, const c10::IValue &first, const c10::IValue &second, bool data,
-                               bool weights) {
+Known Interpreter::unpack_list(const Known &list, const c10::IValue &first, const c10::IValue &second,
+                               bool data, bool weights) {
   const auto a = first.toListRef(), b = second.toListRef();
   if (a.size() != b.size()) refuse("the length of a list depends on the batch size");
   std::vector<std::pair<c10::IValue, c10::IValue>> elements;
@@ -247,7 +253,8 @@ Known Interpreter::unpack_list(const Known &list, const c10::IValue &first, cons
 }
 
 /// The sizes of a tensor as a list: those that do not depend on the batch are constants.
-Known Interpreter::sizes(const std::vector<Known> &inputs, const c10::IValue &first, const c10::IValue &second) {
+Known Interpreter::sizes(const std::vector<Known> &inputs, const c10::IValue &first,
+                         const c10::IValue &second) {
   if (operator_ != "aten::size") refuse("a list of numbers that depends on the batch size");
   Known list{nullptr, std::make_shared<std::vector<Known>>(), false};
   const auto a = first.toIntVector(), b = second.toIntVector();
@@ -257,8 +264,9 @@ Known Interpreter::sizes(const std::vector<Known> &inputs, const c10::IValue &fi
       continue;
     }
     const Operand dimension = Operand::of(static_cast<std::int64_t>(d));
-    const auto made = recorder_.add("aten::size", module_, {operand_of(inputs[0], c10::TensorType::get()), dimension},
-                                    {{a[d], b[d]}}, false, false);
+    const auto made =
+        recorder_.add("aten::size", module_, {operand_of(inputs[0], c10::TensorType::get()), dimension},
+                      {{a[d], b[d]}}, false, false);
     list.items->push_back({made.front(), nullptr, false});
   }
   return list;

@@ -13,7 +13,8 @@ namespace {
 
 bool contains(const std::string &text, const char *part) { return text.find(part) != std::string::npos; }
 
-const char *const kExport = "export the whole module with torch.jit.trace(...).save() or torch.jit.script(...).save()";
+const char *const kExport =
+    "export the whole module with torch.jit.trace(...).save() or torch.jit.script(...).save()";
 
 /// What LibTorch's own message leaves unsaid: which kind of file this is.
 void check_archive(const std::string &path) {
@@ -30,8 +31,9 @@ void check_archive(const std::string &path) {
   caffe2::serialize::PyTorchStreamReader reader(path);
   if (!reader.hasRecord("constants.pkl"))
     throw FormatError(path + ": " +
-                      (reader.hasRecord("data.pkl") ? "a state_dict or torch.save archive has no code to run; "
-                                                    : "a zip archive, but not TorchScript; ") +
+                      (reader.hasRecord("data.pkl")
+                           ? "a state_dict or torch.save archive has no code to run; "
+                           : "a zip archive, but not TorchScript; ") +
                       kExport);
 }
 

@@ -26,15 +26,18 @@ std::array<at::Tensor, 2> probe_inputs(const InputSpec &input) {
 void register_tensors(const torch::jit::Module &module, Interpreter &interpreter) {
   for (const auto &named : module.named_parameters(true))
     interpreter.add_parameter(named.name, named.value, false);
-  for (const auto &named : module.named_buffers(true)) interpreter.add_parameter(named.name, named.value, true);
+  for (const auto &named : module.named_buffers(true))
+    interpreter.add_parameter(named.name, named.value, true);
   for (const auto &named : module.named_modules()) {
     const auto type = named.value.type()->name();
     const std::string kind = type ? type->name() : "";
-    interpreter.add_module(named.value._ivalue().get(), named.name, kind == "Sequential" || kind == "ModuleList");
+    interpreter.add_module(named.value._ivalue().get(), named.name,
+                           kind == "Sequential" || kind == "ModuleList");
   }
 }
 
-std::vector<Known> arguments(const torch::jit::Method &forward, const InputSpec &input, const std::string &path) {
+std::vector<Known> arguments(const torch::jit::Method &forward, const InputSpec &input,
+                             const std::string &path) {
   const auto &schema = forward.function().getSchema();
   std::vector<Known> result;
   const auto probes = probe_inputs(input);
@@ -50,7 +53,8 @@ std::vector<Known> arguments(const torch::jit::Method &forward, const InputSpec 
       leaf->run[0] = leaf->run[1] = *argument.default_value();
     } else {
       throw FormatError(path + ": forward() wants " + std::to_string(schema.arguments().size() - 1) +
-                        " arguments ('" + argument.name() + "' has no default); only models of one input are "
+                        " arguments ('" + argument.name() +
+                        "' has no default); only models of one input are "
                         "supported: wrap it before the export");
     }
     result.push_back({leaf, nullptr, false});
@@ -72,9 +76,10 @@ Model lower(const torch::jit::Module &module, const InputSpec &input, const std:
   try {
     output = interpreter.call_method(module._ivalue(), forward->function(), arguments(*forward, input, path));
   } catch (const c10::Error &error) {
-    throw FormatError(path + ": " + interpreter.place() + ": fails for batches of " + std::to_string(kProbeBatch[0]) +
-                      " and " + std::to_string(kProbeBatch[1]) + " records of shape " + to_string(input.shape) +
-                      ": " + first_line(error.what_without_backtrace()));
+    throw FormatError(path + ": " + interpreter.place() + ": fails for batches of " +
+                      std::to_string(kProbeBatch[0]) + " and " + std::to_string(kProbeBatch[1]) +
+                      " records of shape " + to_string(input.shape) + ": " +
+                      first_line(error.what_without_backtrace()));
   }
   while (output.items && output.items->size() == 1) { // a tuple or list of one
     const Known only = output.items->front();

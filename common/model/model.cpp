@@ -1,6 +1,7 @@
 #include "model/model.h"
 
 #include "cli/error.h"
+#include "model/export.h"
 #include "model/load.h"
 #include "model/lower.h"
 #include "model/tensors.h"
@@ -20,9 +21,11 @@ void take_tensors(const Model &model, Model &result) {
   std::map<std::string, std::size_t> by_name;
   for (std::size_t i = 0; i < model.graph.parameters.size(); ++i) by_name[model.graph.parameters[i].name] = i;
   for (const graph::Parameter &parameter : result.graph.parameters)
-    result.parameters.push_back(parameter.fresh ? at::Tensor() : model.parameters[by_name.at(parameter.name)]);
+    result.parameters.push_back(parameter.fresh ? at::Tensor()
+                                                : model.parameters[by_name.at(parameter.name)]);
   std::map<Digest, std::size_t> by_content;
-  for (std::size_t i = 0; i < model.graph.constants.size(); ++i) by_content[model.graph.constants[i].content] = i;
+  for (std::size_t i = 0; i < model.graph.constants.size(); ++i)
+    by_content[model.graph.constants[i].content] = i;
   for (const graph::TensorConstant &constant : result.graph.constants)
     result.constants.push_back(model.constants[by_content.at(constant.content)]);
 }
@@ -43,6 +46,7 @@ Model load_model(const std::string &path, const InputSpec &input, const Digest &
   lowered.preprocessing = preprocessing;
   graph::Graph graph = lowered.graph;
   graph::prune(graph);
+  restore_names(graph, path);
   Model model = with_graph(lowered, std::move(graph));
   graph::compute_hashes(model.graph, preprocessing);
   return model;

@@ -14,34 +14,70 @@ bool starts_with(const std::string &text, const std::string &start) {
 
 bool reads_metadata_only(const std::string &op) {
   static const Names names = {
-      "aten::size",          "aten::dim",      "aten::numel",          "aten::len",
-      "aten::stride",        "prim::dtype",    "prim::device",         "prim::layout",
-      "prim::shape",         "prim::is_cuda",  "prim::is_sparse",      "prim::is_mkldnn",
-      "prim::is_quantized",  "prim::is_meta",  "prim::requires_grad",  "aten::is_contiguous",
-      "aten::is_complex",    "prim::isinstance", "aten::is_floating_point", "prim::is_nested",
-      "aten::__is__",        "aten::__isnot__", "prim::type",          "aten::sym_size",
-      "aten::get_device",    "aten::zeros_like", "aten::ones_like",    "aten::full_like",
-      "aten::empty_like",    "aten::new_zeros", "aten::new_ones",      "aten::new_full",
-      "prim::is_mps",        "prim::is_ort",    "prim::is_xpu",        "prim::is_vulkan",
+      "aten::size",
+      "aten::dim",
+      "aten::numel",
+      "aten::len",
+      "aten::stride",
+      "prim::dtype",
+      "prim::device",
+      "prim::layout",
+      "prim::shape",
+      "prim::is_cuda",
+      "prim::is_sparse",
+      "prim::is_mkldnn",
+      "prim::is_quantized",
+      "prim::is_meta",
+      "prim::requires_grad",
+      "aten::is_contiguous",
+      "aten::is_complex",
+      "prim::isinstance",
+      "aten::is_floating_point",
+      "prim::is_nested",
+      "aten::__is__",
+      "aten::__isnot__",
+      "prim::type",
+      "aten::sym_size",
+      "aten::get_device",
+      "aten::zeros_like",
+      "aten::ones_like",
+      "aten::full_like",
+      "aten::empty_like",
+      "aten::new_zeros",
+      "aten::new_ones",
+      "aten::new_full",
+      "prim::is_mps",
+      "prim::is_ort",
+      "prim::is_xpu",
+      "prim::is_vulkan",
   };
   return names.count(op) > 0;
 }
 
 bool is_random(const std::string &op) {
   static const Names names = {
-      "aten::bernoulli",   "aten::bernoulli_",   "aten::rand",       "aten::rand_like", "aten::randn",
-      "aten::randn_like",  "aten::randint",      "aten::randint_like", "aten::randperm", "aten::normal",
-      "aten::normal_",     "aten::uniform_",     "aten::multinomial", "aten::poisson",  "aten::binomial",
-      "aten::exponential_", "aten::random_",     "aten::cauchy_",    "aten::geometric_", "aten::log_normal_",
-      "aten::rrelu_with_noise", "aten::native_dropout", "aten::empty", "aten::empty_strided",
+      "aten::bernoulli",      "aten::bernoulli_",   "aten::rand",
+      "aten::rand_like",      "aten::randn",        "aten::randn_like",
+      "aten::randint",        "aten::randint_like", "aten::randperm",
+      "aten::normal",         "aten::normal_",      "aten::uniform_",
+      "aten::multinomial",    "aten::poisson",      "aten::binomial",
+      "aten::exponential_",   "aten::random_",      "aten::cauchy_",
+      "aten::geometric_",     "aten::log_normal_",  "aten::rrelu_with_noise",
+      "aten::native_dropout", "aten::empty",        "aten::empty_strided",
   };
   return names.count(op) > 0;
 }
 
 bool is_dropout(const std::string &op) {
   static const Names names = {
-      "aten::dropout",  "aten::dropout_",  "aten::feature_dropout",       "aten::feature_dropout_",
-      "aten::alpha_dropout", "aten::alpha_dropout_", "aten::feature_alpha_dropout", "aten::feature_alpha_dropout_",
+      "aten::dropout",
+      "aten::dropout_",
+      "aten::feature_dropout",
+      "aten::feature_dropout_",
+      "aten::alpha_dropout",
+      "aten::alpha_dropout_",
+      "aten::feature_alpha_dropout",
+      "aten::feature_alpha_dropout_",
   };
   return names.count(op) > 0;
 }

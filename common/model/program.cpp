@@ -4,6 +4,7 @@
 #include "model/build.h"
 #include "model/load.h"
 #include "model/operators.h"
+#include "model/tensors.h"
 
 #include <torch/csrc/jit/passes/dead_code_elimination.h>
 #include <torch/csrc/jit/passes/frozen_graph_optimizations.h>
@@ -63,12 +64,17 @@ FrozenProgram::FrozenProgram(const Model &model, const std::vector<graph::ValueI
 }
 
 std::vector<at::Tensor> FrozenProgram::run(const std::vector<at::Tensor> &inputs) const {
-  // oneDNN's layout is used only under inference mode: under NoGradGuard newer LibTorch refuses it.
-  const c10::InferenceMode inference;
-  torch::jit::Stack stack(inputs.begin(), inputs.end());
-  execute(code_, stack, "the frozen layers");
+  std::vector<Tensor> results;
+  {
+    // oneDNN's layout is used only under inference mode: under NoGradGuard newer LibTorch refuses it.
+    const c10::InferenceMode inference;
+    torch::jit::Stack stack(inputs.begin(), inputs.end());
+    execute(code_, stack, "the frozen layers");
+    for (const c10::IValue &output : stack) results.push_back(from_torch(output.toTensor()));
+  }
+  // The same memory as ordinary tensors: autograd refuses those made under inference mode.
   std::vector<at::Tensor> outputs;
-  for (const c10::IValue &output : stack) outputs.push_back(output.toTensor().contiguous());
+  for (const Tensor &result : results) outputs.push_back(to_torch(result));
   return outputs;
 }
 
@@ -80,9 +86,11 @@ void check_gradients(const Model &model, const std::vector<int> &nodes) {
   for (const int index : nodes) {
     const graph::Node &node = model.graph.nodes[static_cast<std::size_t>(index)];
     if (!lacks_gradient(node.op) || frozen[static_cast<std::size_t>(node.outputs[0])]) continue;
-    throw Error(model.path + ": " + node.module + ": " + node.op + " has no gradient, so nothing at or below it can "
-                "be trained; train later layers only, or export the model with gradients enabled so that attention "
-                "is not fused");
+    throw Error(
+        model.path + ": " + node.module + ": " + node.op +
+        " has no gradient, so nothing at or below it can "
+        "be trained; train later layers only, or export the model with gradients enabled so that attention "
+        "is not fused");
   }
 }
 
@@ -113,7 +121,8 @@ TrainedProgram::TrainedProgram(const Model &model, const std::vector<graph::Valu
   for (const int index : order) {
     const auto i = static_cast<std::size_t>(index);
     if (!model.parameters[i].defined())
-      throw Error("parameter '" + model.graph.parameters[i].name + "' has no contents: call initialise() first");
+      throw Error("parameter '" + model.graph.parameters[i].name +
+                  "' has no contents: call initialise() first");
     at::Tensor tensor = model.parameters[i].detach();
     if (model.graph.parameters[i].trainable) {
       tensor = tensor.clone().requires_grad_(true);
@@ -142,11 +151,16 @@ at::Tensor TrainedProgram::run(const std::vector<at::Tensor> &inputs, bool train
 Model TrainedProgram::trained(const Model &model) const {
   Model result = model;
   const auto put = [&](const std::vector<int> &indexes, const std::vector<at::Tensor> &tensors) {
-    for (std::size_t i = 0; i < indexes.size(); ++i)
-      result.parameters[static_cast<std::size_t>(indexes[i])] = tensors[i].detach().clone();
+    for (std::size_t i = 0; i < indexes.size(); ++i) {
+      const auto index = static_cast<std::size_t>(indexes[i]);
+      result.parameters[index] = tensors[i].detach().clone();
+      result.graph.parameters[index].content = hash_tensor(result.parameters[index]);
+      result.graph.parameters[index].fresh = false;
+    }
   };
   put(trainable_indexes_, trainable_);
   put(statistics_indexes_, statistics_);
+  graph::compute_hashes(result.graph, result.preprocessing);
   return result;
 }
 

@@ -53,7 +53,7 @@ public:
   /// True if some batch-norm uses the batch's statistics: a batch of one record is then an error.
   bool needs_batch_of_two() const { return batch_statistics_; }
 
-  /// The model with the trained contents in place of the old ones.
+  /// The model with the trained contents in place of the old ones, and its hashes to match.
   Model trained(const Model &model) const;
 
 private:

@@ -63,14 +63,15 @@ bool same_records(const at::Tensor &first, const at::Tensor &second) {
 
 } // namespace
 
-ValueKind Recorder::describe(graph::Value &value, const c10::IValue &first, const c10::IValue &second, bool data,
-                             const std::string &where) {
+ValueKind Recorder::describe(graph::Value &value, const c10::IValue &first, const c10::IValue &second,
+                             bool data, const std::string &where) {
   if (first.isInt()) return ValueKind::integer;
   if (first.isDouble()) return ValueKind::real;
   if (first.isBool()) return ValueKind::boolean;
   if (first.isIntList()) return ValueKind::integer_list;
   if (first.isList()) return ValueKind::tensor_list;
-  if (!first.isTensor()) throw FormatError(where + ": a result of kind " + first.tagKind() + " is not supported");
+  if (!first.isTensor())
+    throw FormatError(where + ": a result of kind " + first.tagKind() + " is not supported");
   const at::Tensor &a = first.toTensor();
   const at::Tensor &b = second.toTensor();
   value.dtype = dtype_of(a.scalar_type());
@@ -79,8 +80,9 @@ ValueKind Recorder::describe(graph::Value &value, const c10::IValue &first, cons
   for (std::int64_t d = value.batched ? 1 : 0; d < a.dim(); ++d) {
     const bool grows = a.size(d) != b.size(d);
     if (value.batched && grows)
-      throw FormatError(where + ": more than one dimension grows with the batch: records are compared with each "
-                                "other, so the model cannot be split by record");
+      throw FormatError(where +
+                        ": more than one dimension grows with the batch: records are compared with each "
+                        "other, so the model cannot be split by record");
     value.shape.push_back(grows ? a.size(d) / kProbeBatch[0] : a.size(d)); // for one record
   }
   if (value.batched && !same_records(a, b))
@@ -90,10 +92,9 @@ ValueKind Recorder::describe(graph::Value &value, const c10::IValue &first, cons
   return ValueKind::tensor;
 }
 
-std::vector<std::shared_ptr<Leaf>> Recorder::add(const std::string &op, const std::string &module,
-                                                 std::vector<Operand> inputs,
-                                                 const std::vector<std::pair<c10::IValue, c10::IValue>> &outputs,
-                                                 bool data, bool weights) {
+std::vector<std::shared_ptr<Leaf>>
+Recorder::add(const std::string &op, const std::string &module, std::vector<Operand> inputs,
+              const std::vector<std::pair<c10::IValue, c10::IValue>> &outputs, bool data, bool weights) {
   graph::Node node;
   node.op = op;
   node.module = module;
@@ -140,14 +141,16 @@ Operand Recorder::constant(const c10::IValue &value, const std::string &where) {
   if (value.isTensor()) {
     const at::Tensor tensor = value.toTensor().contiguous();
     const Digest content = hash_tensor(tensor);
-    const auto [entry, added] = constant_index_.try_emplace(content, static_cast<int>(model_.constants.size()));
+    const auto [entry, added] =
+        constant_index_.try_emplace(content, static_cast<int>(model_.constants.size()));
     if (added) {
       model_.graph.constants.push_back({dtype_of(tensor.scalar_type()), tensor.sizes().vec(), content});
       model_.constants.push_back(tensor);
     }
     return Operand::of(graph::TensorIndex{entry->second});
   }
-  throw FormatError(model_.path + ": " + where + ": a constant of kind " + value.tagKind() + " is not supported");
+  throw FormatError(model_.path + ": " + where + ": a constant of kind " + value.tagKind() +
+                    " is not supported");
 }
 
 std::string Recorder::unique(const std::string &base) {
@@ -176,15 +179,18 @@ Model Recorder::finish(const Leaf &output) {
   graph.output = output.operand->index;
   const graph::Value &last = graph.values[static_cast<std::size_t>(graph.output)];
   if (last.kind != ValueKind::tensor || !last.batched)
-    throw FormatError(model_.path + ": the first dimension of the output is not the batch (" +
-                      std::to_string(kProbeBatch[0]) + " records gave " + to_string(last.shape) +
-                      "): the batch size was fixed when the model was traced; export it with sizes taken from "
-                      "x.size(0), or with torch.jit.script");
+    throw FormatError(
+        model_.path + ": the first dimension of the output is not the batch (" +
+        std::to_string(kProbeBatch[0]) + " records gave " + to_string(last.shape) +
+        "): the batch size was fixed when the model was traced; export it with sizes taken from "
+        "x.size(0), or with torch.jit.script");
   for (std::size_t id = 0; id < graph.values.size(); ++id) {
     Names &names = names_[id];
     // The outermost module that computes the value says best what it is: "layer3.5", not its last ReLU.
-    if (names.modules.empty()) graph.values[id].name = names.own;
-    else graph.values[id].name = names.modules.back(), names.modules.pop_back();
+    if (names.modules.empty())
+      graph.values[id].name = names.own;
+    else
+      graph.values[id].name = names.modules.back(), names.modules.pop_back();
     auto &aliases = graph.values[id].aliases;
     aliases = std::move(names.modules);
     aliases.insert(aliases.end(), names.aliases.begin(), names.aliases.end());

@@ -60,8 +60,8 @@ public:
   Model finish(const Leaf &output);
 
 private:
-  graph::ValueKind describe(graph::Value &value, const c10::IValue &first, const c10::IValue &second, bool data,
-                            const std::string &where);
+  graph::ValueKind describe(graph::Value &value, const c10::IValue &first, const c10::IValue &second,
+                            bool data, const std::string &where);
   std::string unique(const std::string &base);
 
   struct Names {

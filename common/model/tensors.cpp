@@ -12,9 +12,10 @@ struct Pair {
   at::ScalarType theirs;
 };
 constexpr Pair kPairs[] = {
-    {DType::f32, at::kFloat}, {DType::f64, at::kDouble}, {DType::f16, at::kHalf}, {DType::bf16, at::kBFloat16},
-    {DType::u8, at::kByte},   {DType::i8, at::kChar},    {DType::i16, at::kShort}, {DType::i32, at::kInt},
-    {DType::i64, at::kLong},  {DType::boolean, at::kBool},
+    {DType::f32, at::kFloat},     {DType::f64, at::kDouble}, {DType::f16, at::kHalf},
+    {DType::bf16, at::kBFloat16}, {DType::u8, at::kByte},    {DType::i8, at::kChar},
+    {DType::i16, at::kShort},     {DType::i32, at::kInt},    {DType::i64, at::kLong},
+    {DType::boolean, at::kBool},
 };
 } // namespace
 
@@ -38,7 +39,8 @@ Tensor from_torch(const at::Tensor &tensor) {
   Tensor result;
   result.dtype = dtype_of(dense.scalar_type());
   result.shape = dense.sizes().vec();
-  result.data = std::shared_ptr<std::byte>(static_cast<std::byte *>(dense.data_ptr()), [dense](std::byte *) {});
+  result.data =
+      std::shared_ptr<std::byte>(static_cast<std::byte *>(dense.data_ptr()), [dense](std::byte *) {});
   return result;
 }
 

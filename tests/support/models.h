@@ -34,6 +34,9 @@ inline void parameter(Module &module, const std::string &name, const at::Tensor 
   module.register_parameter(name, tensor, false);
 }
 
+/// The flag that train() and eval() set; Python's modules always have it.
+inline void training_flag(Module &module) { module.register_attribute("training", c10::BoolType::get(), true); }
+
 /// 3x3 convolution without bias, "same" padding.
 inline Module conv_module(const std::string &type, Draws &draws, std::int64_t in, std::int64_t out,
                           std::int64_t stride = 1) {
@@ -51,6 +54,7 @@ inline Module batch_norm_module(const std::string &type, Draws &draws, std::int6
   parameter(m, "bias", draws.uniform({channels}, -0.5, 0.5));
   m.register_buffer("running_mean", draws.uniform({channels}, -0.2, 0.2));
   m.register_buffer("running_var", draws.uniform({channels}, 0.5, 1.5));
+  training_flag(m);
   m.define("def forward(self, x):\n"
            "  return torch.batch_norm(x, self.weight, self.bias, self.running_mean, self.running_var,\n"
            "                          self.training, 0.1, 1e-5, False)\n");
@@ -83,8 +87,8 @@ inline Module conv_net(const ConvNet &options = {}) {
   block.register_module("conv2", conv_module("BlockConv2", draws, c, c));
   block.register_module("bn2", batch_norm_module("BlockNorm2", draws, c));
   block.define("def forward(self, x):\n"
-               "  y = torch.relu_(self.bn1(self.conv1(x)))\n"
-               "  return torch.relu_(self.bn2(self.conv2(y)).add_(x))\n");
+               "  y = torch.relu_(self.bn1.forward(self.conv1.forward(x)))\n"
+               "  return torch.relu_(self.bn2.forward(self.conv2.forward(y)).add_(x))\n");
   Module net("ConvNet");
   net.register_module("conv1", conv_module("Conv1", draws, 3, c));
   net.register_module("bn1", batch_norm_module("Norm1", draws, c));
@@ -92,9 +96,9 @@ inline Module conv_net(const ConvNet &options = {}) {
   net.register_module("down", conv_module("Down", draws, c, 2 * c, 2));
   net.register_module("fc", linear_module("Classifier", draws, 2 * c, options.classes));
   net.define("def forward(self, x):\n"
-             "  x = torch.relu_(self.bn1(self.conv1(x)))\n"
-             "  x = torch.relu_(self.down(self.block(x)))\n"
-             "  return self.fc(torch.flatten(torch.adaptive_avg_pool2d(x, [1, 1]), 1))\n");
+             "  x = torch.relu_(self.bn1.forward(self.conv1.forward(x)))\n"
+             "  x = torch.relu_(self.down.forward(self.block.forward(x)))\n"
+             "  return self.fc.forward(torch.flatten(torch.adaptive_avg_pool2d(x, [1, 1]), 1))\n");
   return net;
 }
 
@@ -115,8 +119,8 @@ inline Module token_net(const TokenNet &options = {}) {
   net.register_module("mix", linear_module("Mix", draws, options.width, options.width));
   net.register_module("fc", linear_module("TokenClassifier", draws, options.width, options.classes));
   net.define("def forward(self, ids):\n"
-             "  x = torch.tanh(self.mix(self.embed(ids)))\n"
-             "  return self.fc(torch.mean(x, [1]))\n");
+             "  x = torch.tanh(self.mix.forward(self.embed.forward(ids)))\n"
+             "  return self.fc.forward(torch.mean(x, [1]))\n");
   return net;
 }
 
@@ -125,6 +129,7 @@ inline Module from_source(const std::string &source, std::int64_t n = 4, std::ui
   Draws draws(seed);
   Module m("Custom");
   parameter(m, "weight", draws.weight({n, n}, n));
+  training_flag(m);
   m.define(source);
   return m;
 }
