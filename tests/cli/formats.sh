@@ -1,0 +1,44 @@
+#!/bin/bash
+# Every document that a program writes is valid by its schema, judged by Python's jsonschema.
+. "$(dirname "$0")/lib.sh"
+
+setup() {
+  pictures photos 12 cat $'do\xffg' # a class name that is not UTF-8
+  network tiny_resnet net.pt --input 3x64x64
+}
+
+validate() { must "$PYTHON" "$TL_SOURCE/tests/support/validate.py" "$TL_SOURCE/schemas" "$@"; }
+
+test_all_documents_of_all_programs_are_valid() {
+  ln -s "$SHARED"/* .
+  pixels=raw,resize=64x64
+  must tl-profile model net.pt --data photos --preprocess "$pixels" --seconds 1 -o model.json
+  must tl-profile data photos --preprocess "$pixels" -o data.json
+  must tl-profile host -o host.json
+  must tl-profile link --via env --seconds 0.2 -o link.json
+  must tl-split --storage model.json --link link.json --head mlp:8 --train '^layer4' -o plan.json
+  : >photos/cat/empty.png
+  run tl-extract --plan plan.json photos -o features --keep-going --json extraction.json
+  expect_status 3
+  rm photos/cat/empty.png
+  must tl-train --plan plan.json features -o run --epochs 2 --json summary.json
+  must tl-train --model net.pt --data photos --preprocess "$pixels" --head linear --validation 0 -o all --epochs 1
+  cat >experiment.json <<END
+{"format": "tl-experiment", "version": 1,
+ "models": [{"name": "net", "path": "net.pt", "preprocess": "$pixels"}],
+ "candidates": [{"head": ["linear", "mlp:8"], "epochs": 2}, {"head": "linear", "lr": 1e30, "optimizer": "sgd", "epochs": 2}]}
+END
+  must tl-select experiment.json photos -o runs --json
+  cp out board.json
+  mapfile -t trials < <(find runs/trials -name '*.json')
+  ((${#trials[@]} == 3)) || fail "not one document for each candidate: ${trials[*]}"
+  validate {model,data,host,link,plan,extraction,summary,experiment,board}.json run/metrics.jsonl run/model.pt \
+    all/metrics.jsonl all/model.pt runs/leaderboard.json runs/reuse-plan.json "${trials[@]}" runs/best/model.pt
+  cp out seen
+  for schema in "$TL_SOURCE"/schemas/*.schema.json; do
+    basename "$schema" .schema.json
+  done | sort >all_formats
+  expect_same seen all_formats
+}
+
+main "$@"
