@@ -5,6 +5,7 @@
 #include "cli/progress.h"
 #include "extract/extract.h"
 #include "extract/input.h"
+#include "runtime/host.h"
 #include "shard/folder.h"
 
 #include <ATen/Parallel.h>
@@ -19,7 +20,7 @@ namespace fs = std::filesystem;
 constexpr const char *kExamples =
     "  tl-extract --plan plan.json photos/ -o features/\n"
     "  ssh storage tl-extract --plan - /photos -o - < plan.json | tl-train --plan plan.json - -o run/\n"
-    "  tl-extract --model resnet18.pt --cut layer3 --preprocess imagenet photos/ -o features/";
+    "  tl-extract --model resnet18.pt --cut layer3 --preprocess imagenet photos/ -o layer3/";
 
 struct Arguments {
   std::string plan, dataset, output, model, cut, preprocess, order, report;
@@ -163,7 +164,7 @@ tl::ExitCode extract(Arguments &arguments) {
   if (!arguments.plan.empty()) plan = tl::plan::load_plan(arguments.plan);
   if (plan && !arguments.seed_given) arguments.seed = plan->seed;
   arguments.source.seed = arguments.seed;
-  if (arguments.threads > 0) at::set_num_threads(static_cast<int>(arguments.threads));
+  at::set_num_threads(arguments.threads > 0 ? static_cast<int>(arguments.threads) : tl::usable_cores());
 
   const tl::data::Dataset dataset = tl::data::Dataset::open(arguments.dataset, arguments.source);
   for (const std::string &note : dataset.notes()) tl::cli::note(arguments.dataset + ": " + note);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <fcntl.h>
 #include <filesystem>
 #include <poll.h>
@@ -74,12 +75,34 @@ std::size_t read_full(int fd, void *buffer, std::size_t size, const std::string 
   return done;
 }
 
+namespace {
+/// True for what may block for ever because nobody reads: pipes, sockets, terminals.
+bool can_stall(int fd) {
+  struct stat info = {};
+  return fstat(fd, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
+}
+
+/// Looks up from a full pipe now and then. A write of at most PIPE_BUF bytes does not block after it.
+void wait_writable(int fd) {
+  struct pollfd waiting = {fd, POLLOUT, 0};
+  for (;;) {
+    const int ready = ::poll(&waiting, 1, 200);
+    if (ready > 0 || (ready < 0 && errno != EINTR)) return; // write(2) reports what is wrong
+    check_interrupt();
+  }
+}
+} // namespace
+
 void write_full(int fd, const void *buffer, std::size_t size, const std::string &name) {
   const auto *bytes = static_cast<const char *>(buffer);
+  const bool stalls = can_stall(fd);
+  const std::size_t most = stalls ? PIPE_BUF : std::size_t{1} << 30;
   std::size_t done = 0;
   while (done < size) {
-    const ssize_t n = ::write(fd, bytes + done, std::min<std::size_t>(size - done, 1U << 30));
+    if (stalls) wait_writable(fd);
+    const ssize_t n = ::write(fd, bytes + done, std::min(size - done, most));
     if (n < 0) {
+      if (errno == EAGAIN && stalls) continue; // some other process made the pipe non-blocking: ssh does
       if (errno == EINTR) {
         check_interrupt();
         continue;

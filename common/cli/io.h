@@ -34,7 +34,8 @@ Descriptor open_input(const std::string &path);
 /// Returns the bytes read. Throws SystemError, or Interrupted on a signal.
 std::size_t read_full(int fd, void *buffer, std::size_t size, const std::string &name);
 
-/// Writes all of it. EPIPE becomes ClosedPipe, everything else SystemError naming `name`.
+/// Writes all of it. EPIPE becomes ClosedPipe, everything else SystemError naming `name`. Throws
+/// Interrupted on a signal while a pipe is full, since its reader may be stuck.
 void write_full(int fd, const void *buffer, std::size_t size, const std::string &name);
 
 /// The whole of a file, or of stdin for "-". Throws FormatError over `limit` bytes.

@@ -3,6 +3,7 @@
 #include "cli/error.h"
 #include "cli/log.h"
 #include "runtime/clock.h"
+#include "runtime/host.h"
 #include "runtime/queue.h"
 
 #include <algorithm>
@@ -148,7 +149,7 @@ private:
   }
 
   std::size_t threads() const {
-    return options_.threads ? options_.threads : std::max(1U, std::thread::hardware_concurrency());
+    return options_.threads ? options_.threads : static_cast<std::size_t>(usable_cores());
   }
 
   void produce() {

@@ -45,7 +45,8 @@ public:
   void keep(const Member &member) override;
   void append(const Shard &rows) override;
   SinkReport finish(std::int64_t skipped) override;
-  void fail(const std::string &) noexcept override {}
+  /// What is held becomes a shard that serves the next run.
+  void fail(const std::string &reason) noexcept override;
   const std::vector<std::string> &notes() const override;
 
 private:

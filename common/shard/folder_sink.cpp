@@ -201,6 +201,13 @@ SinkReport FolderSink::finish(std::int64_t skipped) {
   return state.report;
 }
 
+void FolderSink::fail(const std::string &) noexcept {
+  try {
+    state_->flush();
+  } catch (...) { // those rows are computed again; the caller already has an error to report
+  }
+}
+
 const std::vector<std::string> &FolderSink::notes() const { return state_->notes; }
 
 } // namespace tl::shard

@@ -56,7 +56,8 @@ public:
   /// Writes what is held and makes the whole visible. Without it, a folder keeps its earlier index
   /// and the new shards serve the next run; a stream is seen as cut off; a file never appears.
   virtual SinkReport finish(std::int64_t skipped) = 0;
-  /// Tells the reader of a stream why it ends; nothing for the other kinds. Never throws.
+  /// The extraction ends early: the reader of a stream is told why, a folder keeps the rows that it
+  /// holds for the next run. Call it instead of finish(), unless the sink itself has thrown. Never throws.
   virtual void fail(const std::string &reason) noexcept = 0;
   /// What the user should know about the opening: damaged shards removed, ... One line each.
   virtual const std::vector<std::string> &notes() const = 0;

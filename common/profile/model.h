@@ -1,0 +1,37 @@
+// How long each part of a network takes on this machine, frozen and trained, and how much memory.
+#pragma once
+
+#include "data/preprocess.h"
+#include "model/model.h"
+#include "plan/profile.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tl::profile {
+
+struct ModelOptions {
+  std::vector<std::int64_t> batches = {1, 8, 32}; // ascending
+  bool all_batches = false;                       // measure every one of them, whatever it takes
+  int threads = 0;                                // that run an operator; 0: all cores
+  double seconds = 20; // about; larger batches are left out when they would take much longer
+};
+
+struct MeasuredModel {
+  plan::ModelProfile profile;
+  std::vector<std::string> notes; // what was left out, one line each
+};
+
+/// Runs every segment (segments.h) frozen and optimised as in a prefix, and forward and backward
+/// with its parameters trainable, on random records: a warm-up, then the median of several runs, at
+/// each batch size. The whole network is timed as well, so that the sum can be held against it.
+/// Throws Interrupted.
+MeasuredModel measure_model(const model::Model &model, const data::Preprocess &preprocess,
+                            const ModelOptions &options = {});
+
+/// Seconds of all segments over those of the whole, at each batch size: near 1, or the segments do
+/// not add up.
+std::vector<double> sum_ratios(const plan::Measurement &measured);
+
+} // namespace tl::profile
