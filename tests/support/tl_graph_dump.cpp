@@ -42,8 +42,10 @@ void describe(const tl::model::Model &model) {
   const auto frozen = std::vector<bool>(model.graph.values.size(), true);
   for (const tl::graph::Cut &cut : tl::graph::enumerate_cuts(model.graph, frozen))
     report["cuts"].push_back({{"name", cut.name(model.graph)}, {"bytes", cut.bytes}});
-  const auto &features = model.graph.values[static_cast<std::size_t>(tl::graph::classifier_input(model.graph))];
-  report["classifier_input"] = {{"name", features.name}, {"shape", features.shape}, {"hash", features.hash.hex()}};
+  const auto &features =
+      model.graph.values[static_cast<std::size_t>(tl::graph::classifier_input(model.graph))];
+  report["classifier_input"] = {
+      {"name", features.name}, {"shape", features.shape}, {"hash", features.hash.hex()}};
   report["graph"] = tl::graph::to_json(model.graph);
   std::cout << tl::json::pretty(report);
 }
@@ -73,9 +75,12 @@ int main(int argc, char **argv) {
     if (argc < 4) throw tl::UsageError("see the head of tests/support/tl_graph_dump.cpp");
     const tl::model::InputSpec input{tl::dtype_from_name(argv[2]), parse_shape(argv[3])};
     const tl::model::Model model = tl::model::load_model(argv[1], input, tl::Digest());
-    if (argc == 4) describe(model);
-    else if (std::string(argv[4]) == "--save") tl::model::save_model(model, argv[5], {{"tl.json", "{}"}});
-    else compute(model, argv[4], argv[5], argv[6]);
+    if (argc == 4)
+      describe(model);
+    else if (std::string(argv[4]) == "--save")
+      tl::model::save_model(model, argv[5], {{"tl.json", "{}"}});
+    else
+      compute(model, argv[4], argv[5], argv[6]);
   } catch (const tl::Error &error) {
     std::cerr << "tl-graph-dump: error: " << error.what() << "\n";
     return static_cast<int>(error.code());
