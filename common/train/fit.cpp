@@ -10,6 +10,8 @@ namespace tl::train {
 
 namespace {
 
+using Progress = std::function<void(std::int64_t records)>;
+
 bool is_validation(const RecordInfo &record, const TrainOptions &options) {
   return train::is_validation(record.hash, options.validation, options.seed);
 }
@@ -40,8 +42,9 @@ void check_data(const Partition &parts, std::size_t records, const TrainOptions 
 /// One epoch's run over trainers that are not finished.
 class Epoch {
 public:
-  Epoch(Features &features, const std::vector<Trainer *> &trainers, const EpochDone &done)
-      : features_(features), done_(done), options_(trainers.front()->options()) {
+  Epoch(Features &features, const std::vector<Trainer *> &trainers, const EpochDone &done,
+        const Progress &progress)
+      : features_(features), done_(done), progress_(progress), options_(trainers.front()->options()) {
     for (std::size_t i = 0; i < trainers.size(); ++i)
       if (!trainers[i]->finished()) active_.push_back({i, trainers[i], {}, {}, 0});
   }
@@ -94,6 +97,7 @@ private:
       for (const Active &item : active_) item.trainer->set_counts(parts_.training_counts);
     const auto pass = arriving ? features_.arrive() : features_.pass(order(epoch));
     while (const std::optional<Rows> rows = pass->next()) {
+      if (progress_) progress_(rows->size());
       const Rows chosen = arriving ? training_rows(*rows, options_) : *rows;
       if (chosen.size() == 0) continue;
       for (Active &item : active_) {
@@ -103,6 +107,7 @@ private:
       }
     }
     if (arriving) divide();
+    arrived_ = arriving;
   }
 
   std::vector<std::int64_t> order(std::int64_t epoch) const {
@@ -119,19 +124,23 @@ private:
     if (parts_.validation.empty()) return;
     for (Active &item : active_) item.validation.emplace(item.trainer->classes());
     const auto pass = features_.pass(parts_.validation);
-    while (const std::optional<Rows> rows = pass->next())
+    while (const std::optional<Rows> rows = pass->next()) {
+      if (progress_ && !arrived_) progress_(rows->size());
       for (Active &item : active_) {
         const Stopwatch step;
         item.trainer->evaluate(*rows, *item.validation);
         item.seconds += step.seconds();
       }
+    }
   }
 
   Features &features_;
   const EpochDone &done_;
+  const Progress &progress_;
   const TrainOptions &options_;
   std::vector<Active> active_;
   Partition parts_;
+  bool arrived_ = false; // in this epoch, validation records and all
 };
 
 } // namespace
@@ -150,7 +159,8 @@ Partition partition(const Features &features, std::int64_t classes, const TrainO
   return parts;
 }
 
-void fit(Features &features, const std::vector<Trainer *> &trainers, const EpochDone &done) {
+void fit(Features &features, const std::vector<Trainer *> &trainers, const EpochDone &done,
+         const Progress &progress) {
   for (const Trainer *trainer : trainers) {
     const Trainer &first = *trainers.front();
     if (trainer->options().seed != first.options().seed ||
@@ -160,7 +170,7 @@ void fit(Features &features, const std::vector<Trainer *> &trainers, const Epoch
   }
   if (trainers.empty()) return;
   for (;;) {
-    Epoch epoch(features, trainers, done);
+    Epoch epoch(features, trainers, done, progress);
     if (epoch.empty()) return;
     epoch.run();
   }

@@ -28,7 +28,9 @@ using EpochDone = std::function<void(std::size_t trainer, const EpochResult &)>;
 /// unless a trainer needs_counts(): then all arrive first. Each pass feeds all trainers, which must
 /// agree in seed, validation share and epochs done, and may differ in everything else. Losses equal those
 /// of training each alone. Throws Error if there is no record to train on or only one class.
-void fit(Features &features, const std::vector<Trainer *> &trainers, const EpochDone &done);
+/// `progress` is told of records that went by.
+void fit(Features &features, const std::vector<Trainer *> &trainers, const EpochDone &done,
+         const std::function<void(std::int64_t records)> &progress = {});
 
 /// Positions that are trained on and validated, in arrival order.
 struct Partition {

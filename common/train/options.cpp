@@ -14,6 +14,8 @@ constexpr std::array<std::string_view, 3> kOptimizers{"sgd", "adam", "adamw"};
 constexpr std::array<std::string_view, 3> kMonitors{"loss", "accuracy", "balanced-accuracy"};
 constexpr std::array<std::string_view, 2> kClassWeights{"none", "balanced"};
 
+constexpr std::uint64_t kMaxSeed = (std::uint64_t{1} << 53) - 1; // exact in every JSON reader
+
 template <class Enum, std::size_t N>
 Enum from_name(const std::array<std::string_view, N> &names, const std::string &name) {
   for (std::size_t i = 0; i < N; ++i)
@@ -112,6 +114,7 @@ void TrainOptions::check() const {
   check_range("label_smoothing", label_smoothing, 0, 1);
   check_range("validation", validation, 0, 0.99);
   check_range("patience", static_cast<double>(patience), 0, 1e6);
+  if (seed > kMaxSeed) throw UsageError("seed must be at most " + std::to_string(kMaxSeed));
   if (momentum != 0 && optimizer != OptimizerKind::sgd)
     throw UsageError("momentum is for the optimizer sgd; " + std::string(name_of(optimizer)) +
                      " has its own");
