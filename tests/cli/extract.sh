@@ -59,28 +59,29 @@ test_every_batch_keeps_every_record() {
 }
 
 test_wrong_usage() {
+  local expected
   bad() {
     run tl-extract "$@" </dev/null
     expect_status 2
     expect_error "$expected"
   }
-  expected='--plan' bad "$SHARED/photos" -o out
-  expected='--model' bad --cut layer2 "$SHARED/photos" -o out
-  expected='--cut' bad --plan plan.json --cut layer2 "$SHARED/photos" -o out
-  expected='stdin' bad --plan - - -o out
+  expected='--plan' bad "$SHARED/photos" -o made
+  expected='--model' bad --cut layer2 "$SHARED/photos" -o made
+  expected='--cut' bad --plan plan.json --cut layer2 "$SHARED/photos" -o made
+  expected='stdin' bad --plan - - -o made
   expected='stdout' bad --model "$SHARED/net.pt" --cut layer2 "$SHARED/photos" -o - --json -
   expected='--prune' bad --model "$SHARED/net.pt" --cut layer2 "$SHARED/photos" -o - --prune
-  expected='layer2' bad --model "$SHARED/net.pt" --cut layr2 --preprocess "$HOW" "$SHARED/photos" -o out
-  expected='separate|possible' bad --model "$SHARED/net.pt" --cut layer2.0.conv1 --preprocess "$HOW" "$SHARED/photos" -o out
-  expected='size|crop' bad --model "$SHARED/net.pt" --cut layer2 --preprocess raw "$SHARED/photos" -o out
-  expected='inside' bad --model "$SHARED/net.pt" --cut layer2 --preprocess "$HOW" "$SHARED/photos" -o "$SHARED/photos/out"
-  expected='--batch' bad --batch 0 --cut files "$SHARED/photos" -o out
-  expect_absent out
+  expected='layer2' bad --model "$SHARED/net.pt" --cut layr2 --preprocess "$HOW" "$SHARED/photos" -o made
+  expected='separate|possible' bad --model "$SHARED/net.pt" --cut layer2.0.conv1 --preprocess "$HOW" "$SHARED/photos" -o made
+  expected='size|crop' bad --model "$SHARED/net.pt" --cut layer2 --preprocess raw "$SHARED/photos" -o made
+  expected='inside' bad --model "$SHARED/net.pt" --cut layer2 --preprocess "$HOW" "$SHARED/photos" -o "$SHARED/photos/made"
+  expected='--batch' bad --batch 0 --cut files "$SHARED/photos" -o made
+  expect_absent made
 }
 
 test_a_model_that_cannot_be_split_is_refused_before_any_picture_is_read() {
   mkdir -p bad/cat && echo nonsense >bad/cat/1.png
-  "$PYTHON" - <<'END' || fail "no models"
+  cat >models.py <<'END' # a file: scripting wants to see the source
 import torch
 from torch import nn
 
@@ -106,15 +107,16 @@ dropout = nn.Sequential(nn.Flatten(), nn.Dropout(), nn.Linear(3072, 2)).train()
 torch.jit.trace(dropout, x, check_trace=False).save("dropout.pt")
 torch.save(dropout.state_dict(), "state.pt")
 END
+  "$PYTHON" -W ignore models.py || fail "no models"
   head -c 5000 "$SHARED/net.pt" >short.pt
   : >empty.pt
   for name in mixing fixed branch dropout state short empty missing; do
-    run tl-extract --model $name.pt --cut input --preprocess "$HOW" bad -o out
+    run tl-extract --model "$name.pt" --cut input --preprocess "$HOW" bad -o made
     expect_status 1
     expect_error "$name.pt"
     grep -q nonsense err && fail "it read a picture before it refused $name.pt"
   done
-  expect_absent out
+  expect_absent made
 }
 
 test_a_model_saved_in_training_mode_gives_what_it_gives_in_evaluation() {
@@ -127,9 +129,9 @@ torch.jit.script(net.eval()).save("eval.pt")
 torch.jit.script(net.train()).save("train.pt")
 END
   for name in eval train; do
-    must tl-extract --model $name.pt --cut 1 --preprocess "$HOW" "$SHARED/photos" -o $name --batch 5
+    must tl-extract --model "$name.pt" --cut 1 --preprocess "$HOW" "$SHARED/photos" -o "$name" --batch 5
   done
-  for file in index shard-000000; do expect_same eval/$file.safetensors train/$file.safetensors; done
+  for file in index shard-000000; do expect_same "eval/$file.safetensors" "train/$file.safetensors"; done
 }
 
 test_names_are_bytes() {
@@ -143,7 +145,7 @@ test_names_are_bytes() {
   wanted='sorted(r[0].split(b"/")[-1] for r in rows) == sorted([b"my cat.png", b"a\nb.png", b"-n.png", b"caf\xc3\xa9.png", b"cafe\xcc\x81.png", b"\xff.png"])'
   must_extract odd -o by_folder --json report.json
   expect_rows by_folder "$wanted"
-  run_shell "find odd -name '*.png' -print0 | tl-extract --model $SHARED/net.pt --cut layer2 --preprocess "$HOW" - -o by_list"
+  run_shell "find odd -name '*.png' -print0 | tl-extract --model $SHARED/net.pt --cut layer2 --preprocess $HOW - -o by_list"
   expect_status 0
   expect_rows by_list "$wanted"
   echo nonsense >$'odd/cat/b\nad\xfe.png'
@@ -177,7 +179,7 @@ test_what_changed_is_told_and_nothing_is_lost() {
   must_extract two -o features --prune
   expect_stderr 'pruned 10 unused rows'
   must_extract photos -o features --json report.json
-  expect_json report.json "d['computed'] == d['records'] - 2 - 1 or d['computed'] == d['records'] - 2"
+  expect_json report.json "d['computed'] in (8, 9)" # two of the nine are equal
 }
 
 test_features_of_another_kind_are_never_mixed_in() {
@@ -211,7 +213,7 @@ test_a_damaged_shard_is_found_and_done_again() {
   must_extract "$SHARED/photos" -o features --rows-per-shard 4
   cp -r features whole
   for cut in 1 50 100 5000; do
-    truncate -s -$cut features/shard-000001.safetensors
+    truncate -s "-$cut" features/shard-000001.safetensors
     must_extract "$SHARED/photos" -o features --rows-per-shard 4 --json report.json
     expect_json report.json "d['computed'] == 4 and d['kept'] == 8"
     expect_rows features 'len(rows) == 12'
@@ -221,13 +223,8 @@ test_a_damaged_shard_is_found_and_done_again() {
 }
 
 test_two_at_once_on_one_folder() {
-  mkfifo gate
-  tl-extract --model "$SHARED/net.pt" --cut layer2 --preprocess "$HOW" - -o features <gate 2>first &
-  exec 3>gate
-  find "$SHARED/photos" -name '*.png' >&3
-  exec 3>&-
-  wait $! || fail "the first failed: $(<first)"
-  # The second one meets a folder that the first still holds.
+  must_extract "$SHARED/photos" -o features
+  # Another process holds the folder, as a writer does.
   "$PYTHON" - <<'END' &
 import fcntl, os, time
 lock = open("features/.lock", "r+")
@@ -239,14 +236,14 @@ END
   holder=$!
   for _ in {1..100}; do [[ -e held ]] && break; sleep 0.1; done
   extract "$SHARED/photos" -o features
-  kill $holder
+  kill "$holder"
   expect_status 1
   expect_error "$holder"
 }
 
 test_a_reader_that_leaves_ends_it_quietly() {
   for disposition in - "''"; do
-    bash -c "trap $disposition PIPE; { tl-extract -q --model $SHARED/net.pt --cut layer1 --preprocess "$HOW" $SHARED/photos -o -; echo \$? >status; } 2>err | head -c 100 >/dev/null"
+    bash -c "trap $disposition PIPE; { tl-extract -q --model $SHARED/net.pt --cut layer1 --preprocess $HOW $SHARED/photos -o -; echo \$? >status; } 2>err | head -c 100 >/dev/null"
     COMMAND='tl-extract | head -c 100'
     status=$(<status)
     expect_status 141
@@ -270,17 +267,17 @@ test_closed_stdout_and_full_disk_are_failures() {
 test_an_interrupt_ends_it_although_nobody_reads() {
   pictures many 200 cat
   mkfifo pipe
-  sleep 60 <pipe &
+  { exec <pipe; sleep 60; } &
   reader=$!
   tl-extract -q --cut files many -o - >pipe 2>err &
   pid=$!
   sleep 1
-  kill -INT $pid
-  for _ in {1..50}; do kill -0 $pid 2>/dev/null || break; sleep 0.1; done
-  kill -0 $pid 2>/dev/null && { kill -9 $pid; kill $reader; fail "still there 5 s after SIGINT"; }
+  kill -INT "$pid"
+  for _ in {1..50}; do kill -0 "$pid" 2>/dev/null || break; sleep 0.1; done
+  kill -0 "$pid" 2>/dev/null && { kill -9 "$pid"; kill "$reader"; fail "still there 5 s after SIGINT"; }
   status=0
-  wait $pid || status=$?
-  kill $reader
+  wait "$pid" || status=$?
+  kill "$reader"
   COMMAND='tl-extract, interrupted'
   expect_status 130
 }
@@ -291,9 +288,9 @@ test_an_interrupted_run_is_continued() {
   pid=$!
   for _ in {1..200}; do [[ -e features/.lock ]] && break; sleep 0.02; done
   sleep 0.1
-  kill -INT $pid 2>/dev/null
+  kill -INT "$pid" 2>/dev/null
   status=0
-  wait $pid || status=$?
+  wait "$pid" || status=$?
   [[ $status == 130 || $status == 0 ]] || fail "status $status: $(<err)"
   must_extract many -o features --json report.json
   expect_json report.json "d['kept'] + d['computed'] == 300"
@@ -312,8 +309,8 @@ open("train-labels-idx1-ubyte", "wb").write(struct.pack(">HBBI", 0, 8, 1, 9) + l
 END
   mkdir idx && mv train-* idx
   must_extract idx -o features --classes 1-2 --limit 2
-  expect_rows features '[r[0] for r in rows] == [b"train/1", b"train/2", b"train/4", b"train/5"] or len(rows) == 4'
   expect_rows features 'sorted(r[1] for r in rows) == [0, 0, 1, 1]'
+  expect_rows features 'all(int(r[0][6:]) % 3 == r[1] + 1 for r in rows)'
   run tl-extract --model "$SHARED/net.pt" --cut layer2 idx -o other
   expect_status 2
   expect_error '--preprocess'

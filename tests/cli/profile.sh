@@ -95,9 +95,9 @@ test_an_interrupt_ends_it() {
   tl-profile model "$SHARED/net.pt" --preprocess raw,resize=32x32 --seconds 60 --batches 1,64,512 -o profile.json 2>err &
   pid=$!
   sleep 1.5
-  kill -INT $pid
+  kill -INT "$pid"
   status=0
-  wait $pid || status=$?
+  wait "$pid" || status=$?
   COMMAND='tl-profile, interrupted'
   expect_status 130
   expect_absent profile.json
