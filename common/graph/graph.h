@@ -8,9 +8,9 @@
 // order in which the program ran); a value is the output of one node, value 0 is the model's input.
 #pragma once
 
-#include "json/document.h"
 #include "runtime/hash.h"
 #include "runtime/tensor.h"
+#include "json/document.h"
 
 #include <optional>
 #include <string>
@@ -63,24 +63,24 @@ struct Value {
   std::string name;                 // "layer3.5": unique and stable across exports
   std::vector<std::string> aliases; // other names of the same value: "layer3", "layer3.5.relu:3"
   ValueKind kind = ValueKind::tensor;
-  DType dtype = DType::f32;         // of a tensor
-  Shape shape;                      // of a tensor, for one record: without the batch dimension
-  bool batched = true;              // its first dimension is the batch; only such values can be cut
-  int node = -1;                    // producer; -1: the model's input
-  Digest hash;                      // see compute_hashes
+  DType dtype = DType::f32; // of a tensor
+  Shape shape;              // of a tensor, for one record: without the batch dimension
+  bool batched = true;      // its first dimension is the batch; only such values can be cut
+  int node = -1;            // producer; -1: the model's input
+  Digest hash;              // see compute_hashes
 
   std::int64_t bytes() const { return element_count(shape) * static_cast<std::int64_t>(size_of(dtype)); }
 };
 
 struct Parameter {
-  std::string name;                // "layer4.1.conv2.weight"
-  std::vector<std::string> tied;   // other names of the same storage
+  std::string name;              // "layer4.1.conv2.weight"
+  std::vector<std::string> tied; // other names of the same storage
   DType dtype = DType::f32;
   Shape shape;
-  bool buffer = false;             // running statistics and the like: never trained
-  bool trainable = false;          // set by apply_scheme
-  bool fresh = false;              // of a new head: has no contents yet, the trainer draws them
-  Digest content;                  // hash of dtype, shape and bytes; zero when fresh
+  bool buffer = false;    // running statistics and the like: never trained
+  bool trainable = false; // set by apply_scheme
+  bool fresh = false;     // of a new head: has no contents yet, the trainer draws them
+  Digest content;         // hash of dtype, shape and bytes; zero when fresh
 
   std::int64_t bytes() const { return element_count(shape) * static_cast<std::int64_t>(size_of(dtype)); }
 };

@@ -28,10 +28,10 @@ struct Head {
 };
 
 struct Scheme {
-  std::optional<Head> head;  // replaces the final classifier
-  std::string features;      // name of the value the head reads; empty: the classifier's input
+  std::optional<Head> head; // replaces the final classifier
+  std::string features;     // name of the value the head reads; empty: the classifier's input
   Pool pool = Pool::automatic;
-  std::string train;         // ECMAScript regular expression over parameter names; empty: none
+  std::string train; // ECMAScript regular expression over parameter names; empty: none
 };
 
 json::Value to_json(const Scheme &scheme);
