@@ -5,11 +5,11 @@
 setup() {
   pictures photos 16 cat dog owl
   network tiny_resnet net.pt --input 3x64x64 --random-statistics
-  must tl-profile model net.pt --data photos --preprocess raw,resize=64x64 --seconds 1 -o profile.json
+  must tl-profile model "$SHARED/net.pt" --data photos --preprocess raw,resize=64x64 --seconds 1 -o profile.json
   for cut in files input layer1 layer3 avgpool; do
     plan "$cut" "$cut.json"
   done
-  must tl-train --model net.pt --data photos --preprocess raw,resize=64x64 --head linear --epochs 3 --seed 3 -o direct
+  must tl-train --model "$SHARED/net.pt" --data photos --preprocess raw,resize=64x64 --head linear --epochs 3 --seed 3 -o direct
 }
 
 # plan CUT FILE [OPTION...]

@@ -5,7 +5,7 @@
 setup() {
   pictures photos 12 cat dog
   network tiny_vgg net.pt
-  must tl-profile model net.pt --data photos --preprocess raw,resize=32x32 --seconds 1 -o profile.json
+  must tl-profile model "$SHARED/net.pt" --data photos --preprocess raw,resize=32x32 --seconds 1 -o profile.json
   must tl-split --storage profile.json --link 10Mbit/s --head linear --cut input -o plan.json
   tl-extract --plan plan.json photos -o - >stream 2>err || fail "no stream: $(<err)"
 }
