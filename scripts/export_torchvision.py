@@ -127,7 +127,7 @@ ARCHITECTURES = {
     name: (torchvision(getattr(tv, name)), PHOTO, 1000)
     for name in (
         "alexnet", "vgg11", "vgg16", "resnet18", "resnet50", "densenet121", "mobilenet_v2",
-        "mobilenet_v3_small", "efficientnet_b0", "vit_b_16", "swin_t",
+        "mobilenet_v3_small", "efficientnet_b0", "squeezenet1_0", "vit_b_16", "swin_t",
     )
 }  # fmt: skip
 ARCHITECTURES.update(

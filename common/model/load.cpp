@@ -63,6 +63,8 @@ std::string first_line(const std::string &what) {
     if (line.find_first_not_of(" \t:.") != std::string::npos) break;
     begin = end + 1;
   }
+  const std::size_t source = line.find("] . "); // "[enforce fail at file.cc:1] . message"
+  if (line.compare(0, 13, "[enforce fail") == 0 && source != std::string::npos) line.erase(0, source + 4);
   const std::size_t place = line.find(" (Exception raised from");
   if (place != std::string::npos) line.resize(place);
   while (!line.empty() && (line.back() == ':' || line.back() == ' ' || line.back() == '.')) line.pop_back();
