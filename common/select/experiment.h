@@ -5,8 +5,8 @@
 #include "data/preprocess.h"
 #include "data/source.h"
 #include "graph/scheme.h"
-#include "json/document.h"
 #include "train/options.h"
+#include "json/document.h"
 
 #include <cstddef>
 #include <string>

@@ -48,8 +48,8 @@ std::optional<Digest> stored_state(const std::string &store, const FeatureSet &s
 
 struct PassReport {
   extract::ExtractReport extraction;
-  std::vector<shard::SinkReport> sets;  // in the order of Pass::sets
-  std::vector<std::string> notes;       // damaged shards removed, ...
+  std::vector<shard::SinkReport> sets; // in the order of Pass::sets
+  std::vector<std::string> notes;      // damaged shards removed, ...
 };
 
 /// Brings the sets of one pass up to date with the data set: computes what is not there, lists what is.

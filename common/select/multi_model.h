@@ -30,7 +30,7 @@ private:
   graph::Operand operand(const model::Model &from, const graph::Operand &operand);
 
   model::Model model_;
-  std::map<Digest, graph::ValueId> ids_; // by hash
+  std::map<Digest, graph::ValueId> ids_;         // by hash
   std::map<Digest, int> parameters_, constants_; // by content
   std::set<std::string> names_;
 };

@@ -16,8 +16,8 @@ namespace tl::select {
 
 /// Values that are extracted into one folder of shards and read by one or more candidates.
 struct FeatureSet {
-  Digest key;             // of the values' hashes, types and shapes, not of their names: the folder's name
-  shard::ShardMeta meta;  // names as in the first candidate that reads it
+  Digest key;            // of the values' hashes, types and shapes, not of their names: the folder's name
+  shard::ShardMeta meta; // names as in the first candidate that reads it
   std::vector<std::size_t> candidates;
   std::int64_t bytes = 0; // of a record
   double flops = 0;       // of a record, if it were computed alone
@@ -36,8 +36,8 @@ struct ReusePlan {
   std::vector<FeatureSet> sets;
   std::vector<Pass> passes;
   std::vector<std::size_t> set_of; // of each candidate
-  double shared_flops = 0;   // of a record through all passes, if nothing is stored yet
-  double separate_flops = 0; // of a record through the frozen layers of each candidate, in each epoch
+  double shared_flops = 0;         // of a record through all passes, if nothing is stored yet
+  double separate_flops = 0;       // of a record through the frozen layers of each candidate, in each epoch
 
   std::int64_t bytes() const; // of all sets together, for a record
 };

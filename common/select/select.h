@@ -28,8 +28,8 @@ struct SelectOptions {
 /// What happens, as it happens. All may be empty.
 struct SelectEvents {
   std::function<void(const ReusePlan &, const std::vector<Candidate> &)> planned;
-  std::function<void(const std::string &)> note, warn; // one line each
-  std::function<void(std::size_t records)> extracted;  // since the last call
+  std::function<void(const std::string &)> note, warn;           // one line each
+  std::function<void(std::size_t records)> extracted;            // since the last call
   std::function<void(const Candidate &, const Trial &)> trained; // or found
 };
 

@@ -1,10 +1,10 @@
 // One candidate trained on one state of the data: the result, and the weights it left.
 #pragma once
 
-#include "json/document.h"
 #include "select/candidate.h"
 #include "shard/safetensors.h"
 #include "train/fit.h"
+#include "json/document.h"
 
 #include <functional>
 #include <optional>
@@ -47,14 +47,16 @@ struct TrialFolder {
   std::optional<Trial> load(const Candidate &candidate, const Digest &data) const;
   /// The weights first, so that a result never stands alone.
   void save(const Trial &trial, const std::vector<shard::NamedTensor> &weights) const;
-  /// The candidate's model with the weights of its best epoch. Throws FormatError.
-  model::Model best_model(const Candidate &candidate) const;
+  /// The candidate's model with the weights of its best epoch. Throws FormatError if they are damaged or
+  /// come from other data, SystemError if they are gone.
+  model::Model best_model(const Candidate &candidate, const Digest &data) const;
 };
 
 /// Trains the candidate on the features in a shard folder, exactly as it would be trained alone, and
 /// saves the result. A loss that is not finite, and whatever else makes this candidate alone
 /// impossible, becomes a failed trial; a damaged folder, a full disk or a signal is thrown.
 Trial train_candidate(const Candidate &candidate, const std::string &features, const Digest &data,
-                      const TrialFolder &folder, const std::function<void(const train::EpochResult &)> &epoch);
+                      const TrialFolder &folder,
+                      const std::function<void(const train::EpochResult &)> &epoch);
 
 } // namespace tl::select

@@ -1,0 +1,81 @@
+#include "select/runs_folder.h"
+
+#include "cli/error.h"
+#include "cli/io.h"
+
+#include <filesystem>
+
+namespace tl::select {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string made(const std::string &path, const std::string &dataset) {
+  std::error_code failed;
+  if (fs::is_directory(dataset, failed)) {
+    const fs::path inside =
+        fs::weakly_canonical(path, failed).lexically_relative(fs::canonical(dataset, failed));
+    if (!failed && !inside.empty() && *inside.begin() != "..")
+      throw UsageError(path + ": is inside the data set " + dataset + "; choose a place outside");
+  }
+  failed.clear();
+  fs::create_directories(path, failed);
+  if (failed) throw SystemError("create folder " + path, failed.value());
+  return path;
+}
+
+/// Removes AtomicFile's temporary files: ".NAME.xxxxxx".
+void remove_leftovers(const fs::path &folder) {
+  std::error_code failed;
+  for (fs::directory_iterator entries(folder, failed), end; !failed && entries != end;
+       entries.increment(failed)) {
+    const std::string name = entries->path().filename().string();
+    const std::size_t dot = name.rfind('.');
+    if (name[0] != '.' || dot == 0 || name.size() - dot != 7) continue;
+    const std::string target = name.substr(1, dot - 1);
+    for (const char *ours : {"result.json", "weights.safetensors", "reuse-plan.json", "leaderboard.json",
+                             "model.pt", "trial.json"})
+      if (target == ours) shard::remove_file(entries->path().string());
+  }
+}
+
+} // namespace
+
+RunsFolder::RunsFolder(const std::string &path, const std::string &dataset)
+    : path_(made(path, dataset)), lock_(path_) {
+  lock_.started();
+  remove_leftovers(path_);
+  remove_leftovers(file("best"));
+  std::error_code failed;
+  for (fs::directory_iterator entries(file("trials"), failed), end; !failed && entries != end;
+       entries.increment(failed))
+    remove_leftovers(entries->path());
+}
+
+std::string RunsFolder::file(const std::string &name) const { return (fs::path(path_) / name).string(); }
+
+void RunsFolder::write(const std::string &name, const std::string &schema,
+                       const json::Value &document) const {
+  json::validate(document, schema, file(name));
+  cli::write_output(file(name), json::pretty(document));
+}
+
+bool RunsFolder::best_is(const Trial &trial) const {
+  std::error_code ignored;
+  const std::string marker = file("best/trial.json");
+  if (!fs::is_regular_file(best_model(), ignored) || !fs::is_regular_file(marker, ignored)) return false;
+  try {
+    const Trial there = trial_from_json(json::load(marker, "trial"), marker);
+    return there.id == trial.id && there.data == trial.data;
+  } catch (const FormatError &) { // it is written again
+    return false;
+  }
+}
+
+void RunsFolder::remove_best() const {
+  shard::remove_file(file("best/trial.json"));
+  shard::remove_file(best_model());
+}
+
+} // namespace tl::select

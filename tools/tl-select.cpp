@@ -1,0 +1,124 @@
+// tl-select: an experiment and a data set in, a leaderboard and the best model out.
+#include "cli/app.h"
+#include "cli/io.h"
+#include "cli/log.h"
+#include "cli/progress.h"
+#include "select/select.h"
+
+#include <ATen/Parallel.h>
+
+#include <cstdio>
+#include <optional>
+
+namespace {
+
+constexpr const char *kExamples =
+    "  tl-select experiment.json photos/ -o runs/\n"
+    "  tl-select experiment.json photos/ -o runs/ --explain --json > leaderboard.json\n"
+    "  tl-select - /data/fashion-mnist -o runs/ < experiment.json";
+
+struct Arguments {
+  std::string experiment, dataset;
+  bool json = false, explain = false;
+  tl::select::SelectOptions options;
+};
+
+void add_options(CLI::App &app, Arguments &arguments) {
+  app.add_option("experiment", arguments.experiment,
+                 "What is tried: models and grids of candidates; - for stdin")
+      ->required()
+      ->type_name("EXPERIMENT");
+  app.add_option(
+         "dataset", arguments.dataset,
+         "Folder with a sub-folder per class, CSV or list of paths, .safetensors, IDX; - for a list on stdin")
+      ->required()
+      ->type_name("DATASET");
+  app.add_option(
+         "-o,--output", arguments.options.runs,
+         "Folder for features, trials, the leaderboard and the best model; work that is there is not redone")
+      ->required()
+      ->type_name("RUNS");
+  app.add_flag("--json", arguments.json, "Write the leaderboard as JSON on stdout, not as a table");
+  app.add_flag("--explain", arguments.explain, "Print on stderr what the candidates share");
+  app.add_option("--threads", arguments.options.threads,
+                 "Threads for decoding and for the network (default: cores)")
+      ->check(CLI::Range(1, 4096));
+  app.add_flag("--keep-going", arguments.options.keep_going,
+               "Skip damaged records, name them, and exit with 3");
+}
+
+/// Tells the user what happens: notes, warnings, and a progress bar for extraction and for training.
+class Reporter {
+public:
+  explicit Reporter(bool explain) : explain_(explain) {}
+
+  tl::select::SelectEvents events() {
+    tl::select::SelectEvents events;
+    events.planned = [this](const auto &plan, const auto &candidates) { planned(plan, candidates); };
+    events.note = tl::cli::note;
+    events.warn = tl::cli::warn;
+    events.extracted = [this](std::size_t records) { progress_->advance(records); };
+    events.trained = [this](const auto &, const auto &trial) { trained(trial); };
+    return events;
+  }
+
+  /// Of earlier runs.
+  std::size_t kept() const { return kept_; }
+
+private:
+  void planned(const tl::select::ReusePlan &plan, const std::vector<tl::select::Candidate> &candidates) {
+    candidates_ = candidates.size();
+    if (explain_)
+      for (const std::string &line : explain(plan, candidates)) std::fprintf(stderr, "%s\n", line.c_str());
+    progress_.emplace("extracting", static_cast<std::uint64_t>(plan.records) * plan.passes.size());
+  }
+
+  void trained(const tl::select::Trial &trial) {
+    if (!training_) progress_.emplace("training", candidates_);
+    training_ = true;
+    progress_->advance();
+    if (trial.failed()) tl::cli::warn(trial.name + ": " + trial.failure);
+    kept_ += trial.cached;
+  }
+
+  bool explain_;
+  bool training_ = false;
+  std::size_t candidates_ = 0, kept_ = 0;
+  std::optional<tl::cli::Progress> progress_;
+};
+
+tl::ExitCode select(const Arguments &arguments) {
+  if (arguments.experiment == "-" && arguments.dataset == "-")
+    throw tl::UsageError("the experiment and the list of records cannot both come from stdin");
+  if (arguments.options.runs == "-") throw tl::UsageError("-o takes a folder");
+  if (arguments.options.threads > 0) at::set_num_threads(static_cast<int>(arguments.options.threads));
+  const tl::select::Experiment experiment = tl::select::load_experiment(arguments.experiment);
+  const tl::data::Dataset dataset = tl::data::Dataset::open(arguments.dataset, experiment.data);
+  for (const std::string &note : dataset.notes()) tl::cli::note(arguments.dataset + ": " + note);
+
+  tl::select::Selection selection;
+  {
+    Reporter reporter(arguments.explain);
+    selection = tl::select::select(experiment, dataset, arguments.options, reporter.events());
+    const std::size_t trained = selection.rows.size() - reporter.kept();
+    tl::cli::note(std::to_string(trained) + " candidates trained, " + std::to_string(reporter.kept()) +
+                  " kept from an earlier run");
+  }
+  tl::cli::write_output("-", arguments.json ? tl::json::compact(selection.leaderboard) + "\n"
+                                            : table(selection.rows, experiment.metric));
+  if (selection.best.empty()) throw tl::Error("every candidate failed; the leaderboard says why");
+  tl::cli::note("the best model is " + selection.best);
+  return selection.skipped == 0 ? tl::ExitCode::ok : tl::ExitCode::skipped;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  tl::cli::App app(
+      "tl-select",
+      "Trains the candidates of an experiment on features that are extracted once, and ranks them.",
+      kExamples);
+  Arguments arguments;
+  add_options(app, arguments);
+  return tl::cli::run(app, argc, argv, [&] { return select(arguments); });
+}
