@@ -28,24 +28,24 @@ expect_better() {
 test_trashnet_with_mobilenet() {
   local how=imagenet,resize=129,crop=129 trained untrained
   network mobilenet_v2 untrained.pt --seed 1
-  trained=$(accuracy "$REAL/weights/mobilenet_v2_imagenet_backbone.ts" trashnet $how 40 trained) || exit 1
-  untrained=$(accuracy untrained.pt trashnet $how 40 untrained) || exit 1
+  trained=$(accuracy "$REAL/weights/mobilenet_v2_imagenet_backbone.ts" trashnet "$how" 40 trained) || exit 1
+  untrained=$(accuracy untrained.pt trashnet "$how" 40 untrained) || exit 1
   expect_better "$trained" "$untrained"
 }
 
 test_trashnet_with_squeezenet() {
   local how=imagenet,resize=129,crop=129 trained untrained
   network squeezenet1_0 untrained.pt --seed 1
-  trained=$(accuracy "$REAL/weights/squeezenet1_0_imagenet.ts" trashnet $how 40 trained) || exit 1
-  untrained=$(accuracy untrained.pt trashnet $how 40 untrained) || exit 1
+  trained=$(accuracy "$REAL/weights/squeezenet1_0_imagenet.ts" trashnet "$how" 40 trained) || exit 1
+  untrained=$(accuracy untrained.pt trashnet "$how" 40 untrained) || exit 1
   expect_better "$trained" "$untrained"
 }
 
 test_malaria_with_mobilenet() {
   local how=imagenet,resize=97,crop=97 trained untrained
   network mobilenet_v2 untrained.pt --seed 1
-  trained=$(accuracy "$REAL/weights/mobilenet_v2_imagenet_backbone.ts" malaria $how 150 trained) || exit 1
-  untrained=$(accuracy untrained.pt malaria $how 150 untrained) || exit 1
+  trained=$(accuracy "$REAL/weights/mobilenet_v2_imagenet_backbone.ts" malaria "$how" 150 trained) || exit 1
+  untrained=$(accuracy untrained.pt malaria "$how" 150 untrained) || exit 1
   expect_better "$trained" "$untrained"
 }
 
