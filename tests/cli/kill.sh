@@ -44,7 +44,8 @@ def read(path):
 def load(folder):
     index = read(folder + "/index.safetensors")
     shards = {int(path[-18:-12]): read(path) for path in glob.glob(folder + "/shard-*.safetensors")}
-    rows = [shards[int(s)]["layer2"][int(p)] for s, p in zip(index["shard"], index["place"])]
+    (value,) = [name for name, tensor in shards[0].items() if tensor.dtype == np.float32]
+    rows = [shards[int(s)][value][int(p)] for s, p in zip(index["shard"], index["place"])]
     return index["record"], index["label"], np.stack(rows)
 
 a, b = load(sys.argv[1]), load(sys.argv[2])
