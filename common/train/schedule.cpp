@@ -1,10 +1,10 @@
 #include "train/schedule.h"
 
 #include "cli/error.h"
+#include "json/document.h"
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <sstream>
 #include <vector>
@@ -49,12 +49,7 @@ Schedule Schedule::parse(const std::string &text) {
 std::string Schedule::text() const {
   if (kind == Kind::constant) return "constant";
   if (kind == Kind::cosine) return "cosine";
-  char digits[32];
-  std::snprintf(digits, sizeof digits, "%.17g", factor);
-  char shorter[32];
-  std::snprintf(shorter, sizeof shorter, "%.6g", factor);
-  const bool exact = std::strtod(shorter, nullptr) == factor;
-  return "step:" + std::to_string(every) + ":" + (exact ? shorter : digits);
+  return "step:" + std::to_string(every) + ":" + json::compact(factor); // the shortest exact form
 }
 
 double Schedule::factor_at(std::int64_t epoch, std::int64_t epochs) const {

@@ -1,0 +1,191 @@
+// The loop: the same losses however the records come, are cut, kept or shared.
+#include "support/training.h"
+
+#include "cli/error.h"
+#include "train/checkpoint.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+using namespace tl;
+using test::Losses;
+using test::MemorySource;
+using test::Points;
+using train::Features;
+using train::Trainer;
+using train::TrainOptions;
+
+namespace {
+
+TrainOptions options() {
+  TrainOptions result;
+  result.epochs = 4;
+  result.batch = 5;
+  result.lr = 0.02;
+  result.validation = 0.3;
+  return result;
+}
+
+Features points(const train::Network &network, const train::Chunk &chunk,
+                train::FeatureOptions how = {1 << 20, 0}) {
+  return Features(std::make_unique<MemorySource>(chunk, 3), network.frozen, 3, how);
+}
+
+Losses losses(const train::Network &network, const train::Chunk &chunk, const TrainOptions &how,
+              train::FeatureOptions memory = {1 << 20, 0}) {
+  Features features = points(network, chunk, memory);
+  Trainer trainer(network.model, network.start, 3, how);
+  return test::fit_losses(features, trainer);
+}
+
+std::string refusal(const train::Chunk &chunk, const TrainOptions &how) {
+  try {
+    losses(test::point_network(false), chunk, how);
+  } catch (const Error &error) {
+    return error.what();
+  }
+  return "";
+}
+
+} // namespace
+
+TEST_CASE("losses do not depend on chunks, memory or the arrival's pieces") {
+  const train::Network network = test::point_network(false, "fc\\..*");
+  const train::Chunk chunk = Points{43}.all();
+  const Losses expected = losses(network, chunk, options());
+  CHECK(expected.size() == 8);
+  CHECK(expected[6] < expected[0]);
+  for (const std::int64_t memory : {0, 300, 100000})
+    for (const std::int64_t size : {1, 3, 7, 64})
+      CHECK(test::largest_difference(expected, losses(network, chunk, options(), {memory, size})) < 1e-6);
+}
+
+TEST_CASE("losses do not depend on the cut") {
+  const test::TempFolder folder;
+  const std::string path = test::save(test::conv_net(), folder.path("net.pt"));
+  const model::Model pretrained = model::load_model(path, {DType::f32, {3, 8, 8}}, Digest());
+  test::Draws draws(5);
+  train::Chunk chunk = Points{30}.all();
+  const at::Tensor pictures = draws.uniform({30, 3, 8, 8}, 0, 1);
+  graph::Scheme scheme;
+  scheme.head = graph::Head::parse("linear");
+  scheme.train = "down\\..*";
+  Losses expected;
+  for (const char *cut : {"input", "conv1", "bn1", "block"}) {
+    const train::Network network = train::make_network(pretrained, scheme, 3, 7, cut);
+    const train::Network whole = train::make_network(pretrained, scheme, 3, 7, "input");
+    std::vector<at::Tensor> values{pictures};
+    if (network.arriving != whole.arriving)
+      values = model::FrozenProgram(whole.model, {0}, network.arriving).run(values);
+    chunk.values.clear();
+    for (const at::Tensor &value : values) chunk.values.push_back(model::from_torch(value));
+    const Losses found = losses(network, chunk, options());
+    if (expected.empty()) expected = found;
+    CHECK(test::largest_difference(expected, found) < 1e-5);
+  }
+}
+
+TEST_CASE("epochs after the first do not depend on the order of arrival, validation never does") {
+  const train::Network network = test::point_network(false, "fc\\..*");
+  const train::Chunk chunk = Points{43}.all();
+  train::Chunk other = chunk;
+  std::vector<std::int64_t> places;
+  for (std::int64_t i = 0; i < 43; ++i) places.push_back((i * 10) % 43);
+  for (std::size_t i = 0; i < places.size(); ++i)
+    other.records[i] = chunk.records[static_cast<std::size_t>(places[i])];
+  other.values[0] = test::rows_of(chunk.values[0], places);
+  TrainOptions how = options();
+  how.lr = 0; // so that the first epoch leaves no trace
+  CHECK(test::largest_difference(losses(network, chunk, how), losses(network, other, how)) < 1e-6);
+  Features a = points(network, chunk), b = points(network, other);
+  a.drain();
+  b.drain();
+  const auto ids = [&](const Features &features) {
+    std::vector<std::string> found;
+    for (const std::int64_t position : train::partition(features, 3, how).validation)
+      found.push_back(features.records()[static_cast<std::size_t>(position)].id);
+    std::sort(found.begin(), found.end());
+    return found;
+  };
+  CHECK(ids(a) == ids(b));
+  CHECK(!ids(a).empty());
+  CHECK(train::records_digest(a.records()) == train::records_digest(b.records()));
+}
+
+TEST_CASE("several trainers in one pass give what each gives alone") {
+  const train::Network network = test::point_network(true);
+  const train::Chunk chunk = Points{43}.all();
+  std::vector<TrainOptions> candidates(3, options());
+  candidates[1].batch = 7;
+  candidates[1].optimizer = train::OptimizerKind::sgd;
+  candidates[2].lr = 0.1;
+  candidates[2].epochs = 2;
+  candidates[2].class_weights = train::ClassWeights::balanced;
+  std::vector<std::unique_ptr<Trainer>> trainers;
+  std::vector<Trainer *> pointers;
+  for (const TrainOptions &candidate : candidates) {
+    trainers.push_back(std::make_unique<Trainer>(network.model, network.start, 3, candidate));
+    pointers.push_back(trainers.back().get());
+  }
+  std::vector<Losses> together(3);
+  Features features = points(network, chunk);
+  train::fit(features, pointers, [&](std::size_t index, const train::EpochResult &result) {
+    together[index].push_back(result.train.loss);
+    together[index].push_back(result.validation->loss());
+  });
+  for (std::size_t i = 0; i < 3; ++i)
+    CHECK(test::largest_difference(together[i], losses(network, chunk, candidates[i])) < 1e-6);
+  candidates[1].seed = 5;
+  Trainer other(network.model, network.start, 3, candidates[1]);
+  CHECK_THROWS_AS(train::fit(features, {pointers[0], &other}, [](std::size_t, const train::EpochResult &) {}),
+                  Error);
+}
+
+TEST_CASE("a resumed training has the losses of one that ran through") {
+  const train::Network network = test::point_network(true);
+  const train::Chunk chunk = Points{43}.all();
+  const Losses expected = losses(network, chunk, options());
+  for (int stop = 1; stop < 4; ++stop) {
+    TrainOptions shorter = options();
+    shorter.epochs = stop;
+    Features before = points(network, chunk);
+    Trainer first(network.model, network.start, 3, shorter);
+    Losses found = test::fit_losses(before, first);
+    Features after = points(network, chunk); // records arrive anew
+    Trainer second(network.model, network.start, 3, options());
+    second.restore(first.state(), "test");
+    const Losses rest = test::fit_losses(after, second);
+    found.insert(found.end(), rest.begin(), rest.end());
+    CHECK(found == expected);
+  }
+}
+
+TEST_CASE("without validation the last epoch is the best") {
+  const train::Network network = test::point_network(false);
+  TrainOptions how = options();
+  how.validation = 0;
+  Features features = points(network, Points{20}.all());
+  Trainer trainer(network.model, network.start, 3, how);
+  CHECK(test::fit_losses(features, trainer).size() == 4);
+  CHECK(trainer.best_epoch() == 4);
+}
+
+TEST_CASE("data that nothing can be learned from is refused in words") {
+  train::Chunk one = Points{20}.all();
+  for (train::RecordInfo &record : one.records) record.label = 1;
+  CHECK(refusal(one, options()).find("one class") != std::string::npos);
+  train::Chunk none;
+  CHECK(refusal(none, options()).find("no records") != std::string::npos);
+  TrainOptions most = options();
+  most.validation = 0.99;
+  CHECK(refusal(Points{3}.all(), most).find("lower the validation share") != std::string::npos);
+  TrainOptions few = options();
+  few.validation = 1e-6;
+  CHECK(refusal(Points{9}.all(), few).find("validation share") != std::string::npos);
+  for (const auto weights : {train::ClassWeights::none, train::ClassWeights::balanced}) {
+    TrainOptions early = options();
+    early.class_weights = weights;
+    CHECK(refusal(one, early).find("one class") != std::string::npos);
+  }
+}
