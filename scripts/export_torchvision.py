@@ -57,6 +57,21 @@ class SmallResNet(nn.Module):
         return self.fc(torch.flatten(self.avgpool(x), 1))
 
 
+class TinyResNet18(resnet.ResNet):
+    """ResNet-18 with one block a stage and an eighth of its channels."""
+
+    def __init__(self, classes):
+        super().__init__(resnet.BasicBlock, [1, 1, 1, 1])
+        self.conv1 = nn.Conv2d(3, 8, 7, 2, 3, bias=False)
+        self.bn1 = nn.BatchNorm2d(8)
+        self.fc = nn.Linear(64, classes)
+
+    def _make_layer(self, block, planes, *arguments, **options):
+        if planes == 64:
+            self.inplanes = 8
+        return super()._make_layer(block, planes // 8, *arguments, **options)
+
+
 class TinyVGG(nn.Module):
     """VGG and AlexNet in small: convolutions with pooling, then dropout and linear layers."""
 
@@ -135,6 +150,7 @@ ARCHITECTURES.update(
     text_transformer=(lambda shape, classes: TextTransformer(shape[0], classes), (16,), 2),
     tiny_vgg=(lambda shape, classes: TinyVGG(shape[0], classes), SMALL, 10),
     tiny_resnet=(tiny_resnet, SMALL, 10),
+    tiny_resnet18=(lambda shape, classes: TinyResNet18(classes), SMALL, 10),
     tiny_densenet=(tiny_densenet, SMALL, 10),
     tiny_mobilenet_v2=(lambda shape, classes: tv.MobileNetV2(classes, width_mult=0.25), SMALL, 10),
     tiny_mobilenet_v3=(tiny_mobilenet_v3, SMALL, 10),

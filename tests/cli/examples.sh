@@ -17,7 +17,7 @@ END
   chmod +x bin/ssh
   cd start || exit 1
   pictures photos 8 cat dog owl
-  network tiny_resnet resnet18.pt --input 3x64x64
+  network tiny_resnet18 resnet18.pt --input 3x64x64
   must tl-profile model resnet18.pt --data photos --seconds 2 -o there.json
   cp there.json here.json
   must tl-profile link --via env --seconds 0.2 -o link.json

@@ -4,7 +4,7 @@
 
 setup() {
   pictures photos 12 cat $'do\xffg' # a class name that is not UTF-8
-  network tiny_resnet net.pt --input 3x64x64
+  network tiny_resnet18 net.pt --input 3x64x64
 }
 
 validate() { must "$PYTHON" "$TL_SOURCE/tests/support/validate.py" "$TL_SOURCE/schemas" "$@"; }

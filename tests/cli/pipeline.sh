@@ -4,7 +4,7 @@
 
 setup() {
   pictures photos 16 cat dog owl
-  network tiny_resnet net.pt --input 3x64x64 --random-statistics
+  network tiny_resnet18 net.pt --input 3x64x64 --random-statistics
   must tl-profile model "$SHARED/net.pt" --data photos --preprocess raw,resize=64x64 --seconds 1 -o profile.json
   for cut in files input layer1 layer3 avgpool; do
     plan "$cut" "$cut.json"
