@@ -15,7 +15,7 @@ namespace {
 constexpr const char *kExamples =
     "  tl-select experiment.json photos/ -o runs/\n"
     "  tl-select experiment.json photos/ -o runs/ --explain --json > leaderboard.json\n"
-    "  tl-select - /data/fashion-mnist -o runs/ < experiment.json";
+    "  tl-select - photos/ -o runs/ < experiment.json";
 
 struct Arguments {
   std::string experiment, dataset;
