@@ -52,7 +52,7 @@ public:
     std::map<std::string, std::string> names; // by id
     for (const Spec &spec : experiment_.candidates) {
       const Loaded &loaded = load(spec.model);
-      Candidate candidate{candidate_id(loaded.identity, spec), spec, prepare(spec, loaded.model)};
+      Candidate candidate{candidate_id(loaded.identity, spec), spec, prepare(spec, loaded)};
       const auto [found, added] = names.emplace(candidate.id, spec.name);
       if (added)
         result.all.push_back(std::move(candidate));
@@ -66,6 +66,7 @@ public:
 private:
   struct Loaded {
     model::Model model;
+    data::Preprocess preprocess;
     Digest identity;
   };
 
@@ -74,8 +75,10 @@ private:
     if (slot) return *slot;
     const ModelEntry &entry = experiment_.models[index];
     try {
-      const model::InputSpec input = extract::input_spec(entry.preprocess, dataset_);
-      Loaded loaded{model::load_model(entry.file, input, entry.preprocess.digest()), {}};
+      Loaded loaded;
+      loaded.preprocess = entry.preprocess ? *entry.preprocess : extract::default_preprocess(dataset_);
+      const model::InputSpec input = extract::input_spec(loaded.preprocess, dataset_);
+      loaded.model = model::load_model(entry.file, input, loaded.preprocess.digest());
       loaded.identity = identity(loaded.model);
       slot = std::move(loaded);
     } catch (const UsageError &error) {
@@ -84,7 +87,7 @@ private:
     return *slot;
   }
 
-  std::shared_ptr<const Prepared> prepare(const Spec &spec, const model::Model &base) {
+  std::shared_ptr<const Prepared> prepare(const Spec &spec, const Loaded &loaded) {
     // A batch of one matters to a batch-norm that trains, so it is part of what is checked once.
     const auto key =
         std::make_tuple(spec.model, json::compact(graph::to_json(spec.scheme)), spec.options.batch == 1);
@@ -92,8 +95,8 @@ private:
     if (slot) return slot;
     try {
       auto prepared = std::make_shared<Prepared>();
-      prepared->model = model::apply_scheme(base, spec.scheme, classes_);
-      prepared->preprocess = experiment_.models[spec.model].preprocess;
+      prepared->model = model::apply_scheme(loaded.model, spec.scheme, classes_);
+      prepared->preprocess = loaded.preprocess;
       prepared->inputs = training_inputs(prepared->model.graph);
       check_trainable(*prepared, spec.options.batch);
       slot = std::move(prepared);

@@ -50,7 +50,8 @@ std::vector<ModelEntry> models_of(const json::Value &list, const std::string &or
     entry.name = list[i].at("name").get<std::string>();
     entry.path = list[i].at("path").get<std::string>();
     entry.file = relative_to(folder, entry.path);
-    entry.preprocess = preprocess_of(list[i].at("preprocess"), place + "/preprocess", folder);
+    if (list[i].contains("preprocess"))
+      entry.preprocess = preprocess_of(list[i].at("preprocess"), place + "/preprocess", folder);
     if (!names.insert(entry.name).second)
       throw FormatError(place + ": another model is called '" + entry.name + "' already");
     models.push_back(std::move(entry));

@@ -9,6 +9,7 @@
 #include "json/document.h"
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,10 +19,10 @@ namespace tl::select {
 constexpr std::size_t kMaxCandidates = 10000;
 
 struct ModelEntry {
-  std::string name; // in candidates, and in their names
-  std::string path; // as in the document; relative to the document's folder
-  std::string file; // path from here
-  data::Preprocess preprocess;
+  std::string name;                           // in candidates, and in their names
+  std::string path;                           // as in the document; relative to the document's folder
+  std::string file;                           // path from here
+  std::optional<data::Preprocess> preprocess; // none: by the kind of data, as tl-train chooses it
 };
 
 /// One point of a grid, before any model is looked at.

@@ -7,12 +7,20 @@ namespace tl::select {
 
 using graph::Operand;
 
+namespace {
+/// Two models may use one name for different things.
+void make_unique(std::string &name, std::set<std::string> &taken) {
+  const std::string wanted = name;
+  for (int i = 2; !taken.insert(name).second; ++i) name = wanted + "~" + std::to_string(i);
+}
+} // namespace
+
 MultiModel::MultiModel(const model::Model &first) {
   model_.path = first.path;
   model_.preprocessing = first.preprocessing;
   model_.graph.values.push_back(first.graph.input());
   ids_[first.graph.input().hash] = 0;
-  names_.insert(first.graph.input().name);
+  value_names_.insert(first.graph.input().name);
 }
 
 void MultiModel::add(const model::Model &model, const std::vector<graph::ValueId> &values) {
@@ -31,8 +39,7 @@ void MultiModel::add_node(const model::Model &from, const graph::Node &node) {
     graph::Value value = value_of(id);
     value.node = static_cast<int>(model_.graph.nodes.size());
     value.aliases.clear();
-    const std::string name = value.name;
-    for (int i = 2; !names_.insert(value.name).second; ++i) value.name = name + "~" + std::to_string(i);
+    make_unique(value.name, value_names_);
     const auto copied = static_cast<graph::ValueId>(model_.graph.values.size());
     ids_[value.hash] = copied;
     copy.outputs.push_back(copied);
@@ -50,6 +57,7 @@ Operand MultiModel::operand(const model::Model &from, const Operand &operand) {
         parameters_.emplace(parameter.content, static_cast<int>(model_.graph.parameters.size()));
     if (added) {
       model_.graph.parameters.push_back(parameter);
+      make_unique(model_.graph.parameters.back().name, parameter_names_);
       model_.parameters.push_back(from.parameters[index]);
     }
     return Operand::of_parameter(found->second);

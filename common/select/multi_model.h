@@ -32,7 +32,7 @@ private:
   model::Model model_;
   std::map<Digest, graph::ValueId> ids_;         // by hash
   std::map<Digest, int> parameters_, constants_; // by content
-  std::set<std::string> names_;
+  std::set<std::string> value_names_, parameter_names_;
 };
 
 } // namespace tl::select

@@ -167,8 +167,8 @@ std::vector<std::string> explain(const ReusePlan &plan, const std::vector<Candid
                   std::to_string(plan.passes.size()) + (plan.passes.size() == 1 ? " pass" : " passes") +
                   " over " + std::to_string(plan.records) + " records; " +
                   cli::human_bytes(records * static_cast<double>(plan.bytes())) + " on disk");
-  lines.push_back("frozen layers: " + operations(records * plan.shared_flops) + " once, instead of " +
-                  operations(records * plan.separate_flops) + " in every epoch of every candidate");
+  lines.push_back("frozen layers: " + operations(records * plan.shared_flops) + " once; " +
+                  operations(records * plan.separate_flops) + " if every candidate ran them in every epoch");
   for (std::size_t p = 0; p < plan.passes.size(); ++p) {
     const Pass &pass = plan.passes[p];
     lines.push_back("pass " + std::to_string(p + 1) + ": " + operations(pass.flops) + " a record");

@@ -1,0 +1,78 @@
+// A small experiment: tiny networks over 8x8 pictures, candidates by JSON.
+#pragma once
+
+#include "select/select.h"
+#include "support/files.h"
+#include "support/models.h"
+#include "support/photos.h"
+
+#include <string>
+#include <vector>
+
+namespace tl::test {
+
+constexpr const char *kSmallPictures = "raw,resize=8x8";
+
+inline json::Value parsed(const std::string &text) { return json::parse(text, "the test"); }
+
+/// Three classes of pictures, `each` of every class, and a folder for models and runs.
+class Workshop {
+public:
+  explicit Workshop(int each = 12) {
+    unsigned seed = 1;
+    for (const char *name : {"cat", "dog", "owl"})
+      for (int i = 0; i < each; ++i) photos.add(std::string(name) + "/" + std::to_string(i) + ".ppm", seed++);
+    add_model("net", {});
+  }
+
+  Photos photos;
+  TempFolder folder;
+  json::Value models = json::Value::array();
+
+  std::string runs() const { return folder.path("runs"); }
+  void add_model(const std::string &name, const ConvNet &net) {
+    save(conv_net(net), folder.path(name + ".pt"));
+    models.push_back({{"name", name}, {"path", name + ".pt"}, {"preprocess", kSmallPictures}});
+  }
+
+  /// `candidates`: JSON text of the list.
+  json::Value document(const std::string &candidates) const {
+    return {{"format", "tl-experiment"},
+            {"version", 1},
+            {"models", models},
+            {"defaults", {{"epochs", 3}, {"batch", 8}, {"lr", 0.01}}},
+            {"candidates", parsed(candidates)}};
+  }
+  select::Experiment experiment(const char *candidates) const {
+    return experiment(document(candidates));
+  }
+  select::Experiment experiment(const json::Value &document) const {
+    return select::experiment_from_json(document, "the experiment", folder.path());
+  }
+  data::Dataset dataset(const select::Experiment &of) const {
+    return data::Dataset::open(photos.root(), of.data);
+  }
+
+  select::Selection run(const char *candidates, bool keep_going = false,
+                        const select::SelectEvents &events = {}) const {
+    return run(document(candidates), keep_going, events);
+  }
+  select::Selection run(const json::Value &document, bool keep_going = false,
+                        const select::SelectEvents &events = {}) const {
+    const select::Experiment wanted = experiment(document);
+    const data::Dataset records = dataset(wanted);
+    return select::select(wanted, records, {runs(), 2, keep_going}, events);
+  }
+  select::Candidates resolve(const char *candidates) const {
+    const select::Experiment wanted = experiment(candidates);
+    return select::resolve(wanted, dataset(wanted));
+  }
+};
+
+inline std::vector<std::string> names_of(const select::Experiment &experiment) {
+  std::vector<std::string> names;
+  for (const select::Spec &spec : experiment.candidates) names.push_back(spec.name);
+  return names;
+}
+
+} // namespace tl::test
