@@ -93,10 +93,12 @@ void define_forward(const Model &model, torch::jit::Module &root) {
   root.type()->addMethod(forward);
 }
 
-/// Value hashes, free of preprocessing -> names.
+/// Hashes of values -> names. Free of preprocessing and of the parameters' contents, which training
+/// has changed since the graph was hashed.
 constexpr const char *kNamesFile = "tl-names.json";
 
 std::map<Digest, std::size_t> values_by_hash(graph::Graph graph) {
+  for (graph::Parameter &parameter : graph.parameters) parameter.fresh = true; // hashed by its name
   graph::compute_hashes(graph, Digest());
   std::map<Digest, std::size_t> found;
   for (std::size_t id = 0; id < graph.values.size(); ++id) found.emplace(graph.values[id].hash, id);
