@@ -30,11 +30,11 @@ void Progress::draw() {
   if (total_ > 0) {
     const double left = rate > 0 ? static_cast<double>(total_ - done_) / rate : 0;
     std::fprintf(stderr, "\r\033[K%s %llu/%llu  %.0f/s  %s left", label_.c_str(),
-                 static_cast<unsigned long long>(done_), static_cast<unsigned long long>(total_),
-                 rate, human_seconds(left).c_str());
+                 static_cast<unsigned long long>(done_), static_cast<unsigned long long>(total_), rate,
+                 human_seconds(left).c_str());
   } else {
-    std::fprintf(stderr, "\r\033[K%s %llu  %.0f/s", label_.c_str(),
-                 static_cast<unsigned long long>(done_), rate);
+    std::fprintf(stderr, "\r\033[K%s %llu  %.0f/s", label_.c_str(), static_cast<unsigned long long>(done_),
+                 rate);
   }
   std::fflush(stderr);
 }

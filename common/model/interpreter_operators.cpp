@@ -134,8 +134,9 @@ void Interpreter::run_in_place(Node *node, Environment &values, const std::strin
   if (functional.empty()) refuse("writes into an existing tensor, which cannot be undone safely");
   const Known target = values.at(node->input(0));
   if (!target.leaf || (target.leaf->operand && target.leaf->operand->kind == Operand::Kind::parameter))
-    refuse("the model changes its own parameters or statistics while it runs (a trace in training mode?); call "
-           "eval() before the export");
+    refuse(
+        "the model changes its own parameters or statistics while it runs (a trace in training mode?); call "
+        "eval() before the export");
   std::vector<Known> inputs;
   for (const torch::jit::Value *input : node->inputs()) inputs.push_back(values.at(input));
   Node *pure = node->owningGraph()->create(torch::jit::Symbol::fromQualString(functional), node->inputs(),

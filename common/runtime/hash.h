@@ -20,9 +20,7 @@ struct Digest {
   /// Throws FormatError unless `text` is what hex() writes.
   static Digest from_hex(std::string_view text);
 
-  friend bool operator==(const Digest &a, const Digest &b) {
-    return a.high == b.high && a.low == b.low;
-  }
+  friend bool operator==(const Digest &a, const Digest &b) { return a.high == b.high && a.low == b.low; }
   friend bool operator!=(const Digest &a, const Digest &b) { return !(a == b); }
   friend bool operator<(const Digest &a, const Digest &b) {
     return a.high != b.high ? a.high < b.high : a.low < b.low;

@@ -43,9 +43,7 @@ public:
             {"defaults", {{"epochs", 3}, {"batch", 8}, {"lr", 0.01}}},
             {"candidates", parsed(candidates)}};
   }
-  select::Experiment experiment(const char *candidates) const {
-    return experiment(document(candidates));
-  }
+  select::Experiment experiment(const char *candidates) const { return experiment(document(candidates)); }
   select::Experiment experiment(const json::Value &document) const {
     return select::experiment_from_json(document, "the experiment", folder.path());
   }

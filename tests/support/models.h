@@ -35,7 +35,9 @@ inline void parameter(Module &module, const std::string &name, const at::Tensor 
 }
 
 /// The flag that train() and eval() set; Python's modules always have it.
-inline void training_flag(Module &module) { module.register_attribute("training", c10::BoolType::get(), true); }
+inline void training_flag(Module &module) {
+  module.register_attribute("training", c10::BoolType::get(), true);
+}
 
 /// 3x3 convolution without bias, "same" padding.
 inline Module conv_module(const std::string &type, Draws &draws, std::int64_t in, std::int64_t out,
