@@ -26,7 +26,7 @@ struct Arguments {
 };
 
 void add_planned_options(CLI::App &app, Arguments &arguments) {
-  app.add_option("features", arguments.features,
+  app.add_option("shards", arguments.features,
                  "Shards of tl-extract: a folder, a file, or - for a stream on stdin")
       ->type_name("FEATURES");
   app.add_option("--plan", arguments.plan, "Plan of tl-split; - for stdin")->type_name("FILE");
@@ -58,7 +58,7 @@ void add_direct_options(CLI::App &app, Arguments &arguments) {
   text("--preprocess", arguments.preprocess, "Preset, settings, or JSON file (default: by the data)", "HOW");
   text("--head", arguments.head, "New classifier: linear, mlp:256, mlp:512,128", "HEAD");
   text("--train", arguments.train_pattern, "Train the parameters whose names match as well", "REGEX");
-  text("--head-input", arguments.head_input, "Value that the head reads (default: the classifier's input)",
+  text("--features", arguments.head_input, "Value that the head reads (default: the classifier's input)",
        "NAME");
   text("--pool", arguments.pool, "auto, none, mean or class-token", "HOW");
   text("--data-format", arguments.listing.format, "auto, folder, csv, list, list0 (NUL), safetensors, idx",
@@ -92,7 +92,7 @@ void check(const CLI::App &app, const Arguments &arguments) {
     throw tl::UsageError("--plan needs FEATURES: a folder, a file, or - for stdin");
   if (arguments.plan == "-" && arguments.features == "-")
     throw tl::UsageError("the plan and the features cannot both come from stdin");
-  for (const char *name : {"--data", "--preprocess", "--head", "--train", "--head-input", "--pool",
+  for (const char *name : {"--data", "--preprocess", "--head", "--train", "--features", "--pool",
                            "--data-format", "--split", "--classes", "--limit"})
     if (app.count(name) > 0)
       throw tl::UsageError(std::string(name) +
@@ -106,7 +106,7 @@ tl::graph::Scheme scheme(const Arguments &arguments) {
   scheme.features = arguments.head_input;
   scheme.pool = tl::graph::pool_from_name(arguments.pool);
   if (!scheme.head && (!scheme.features.empty() || scheme.pool != tl::graph::Pool::automatic))
-    throw tl::UsageError("--head-input and --pool are for a new head: give --head");
+    throw tl::UsageError("--features and --pool are for a new head: give --head");
   return scheme;
 }
 

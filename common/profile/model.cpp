@@ -4,6 +4,7 @@
 #include "cli/io.h"
 #include "cli/log.h"
 #include "cli/utf8.h"
+#include "graph/flops.h"
 #include "model/program.h"
 #include "model/tensors.h"
 #include "profile/memory.h"
@@ -16,6 +17,7 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <functional>
 #include <numeric>
 
@@ -23,8 +25,12 @@ namespace tl::profile {
 
 namespace {
 
-/// What timing one segment once costs in runs of it: frozen 1, trained about 5 (measured on ResNets).
-constexpr double kRunsOfOnce = 6;
+/// What timing everything once costs in runs of the whole network: the prefixes and the parts frozen,
+/// about 2 each, the parts trained, about 5 (measured on ResNets).
+constexpr double kRunsOfOnce = 9;
+
+/// Prefixes that are timed whole.
+constexpr std::size_t kAnchors = 5;
 
 using Tensors = std::vector<at::Tensor>;
 
@@ -46,15 +52,27 @@ at::Tensor random_records(const model::InputSpec &input, std::int64_t batch) {
   return input.dtype == DType::i64 ? torch::randint(0, 2, sizes, at::kLong) : torch::randn(sizes);
 }
 
+std::string rounded(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f", value);
+  return text;
+}
+
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
 
-double time_runs(int repeats, const std::function<void()> &run) {
+// A run that is over this soon is repeated for its median whatever the time budget: it costs nothing,
+// and one interruption by another process would multiply it.
+constexpr double kBriefSeconds = 0.05;
+constexpr std::size_t kBriefRuns = 7;
+
+double time_runs(std::size_t repeats, const std::function<void()> &run) {
   std::vector<double> seconds;
-  for (int i = 0; i < repeats; ++i) {
+  const Stopwatch total;
+  while (seconds.size() < repeats || (seconds.size() < kBriefRuns && total.seconds() < kBriefSeconds)) {
     check_interrupt();
     const Stopwatch watch;
     run();
@@ -72,24 +90,25 @@ std::int64_t bytes_of(const Tensors &tensors) {
 /// A segment ready to run.
 struct Part {
   plan::Segment segment;
+  std::vector<graph::ValueId> outputs;
   std::unique_ptr<model::FrozenProgram> frozen;
   std::unique_ptr<TrainingStep> trained; // null: it has no gradient
 
   /// Times it at one batch size; returns its outputs.
-  Tensors measure(const Tensors &inputs, int repeats, std::vector<std::string> &notes) {
-    Tensors outputs;
+  Tensors measure(const Tensors &inputs, std::size_t repeats, std::vector<std::string> &notes) {
+    Tensors results;
     {
       const PeakMemory memory;
-      outputs = frozen->run(inputs); // the warm-up
+      results = frozen->run(inputs); // the warm-up
       segment.peak_bytes.push_back(bytes_of(inputs) + memory.peak_bytes());
     }
     segment.seconds.push_back(time_runs(repeats, [&] { frozen->run(inputs); }));
     if (trained) measure_training(inputs, (repeats + 1) / 2, notes);
-    for (at::Tensor &output : outputs) output = output.clone(); // out of inference mode, for training
-    return outputs;
+    for (at::Tensor &result : results) result = result.clone(); // out of inference mode, for training
+    return results;
   }
 
-  void measure_training(const Tensors &inputs, int steps, std::vector<std::string> &notes) {
+  void measure_training(const Tensors &inputs, std::size_t steps, std::vector<std::string> &notes) {
     try {
       if (steps > 1) trained->run(inputs);
       segment.train_seconds.push_back(time_runs(steps, [&] { trained->run(inputs); }));
@@ -109,6 +128,7 @@ std::vector<Part> make_parts(const model::Model &model, std::vector<std::string>
   for (std::size_t i = 0; i + 1 < borders.size(); ++i) {
     check_interrupt();
     Part part;
+    part.outputs = borders[i + 1].values;
     part.segment.first = borders[i].position;
     part.segment.last = borders[i + 1].position;
     part.frozen = std::make_unique<model::FrozenProgram>(model, borders[i].values, borders[i + 1].values);
@@ -119,37 +139,98 @@ std::vector<Part> make_parts(const model::Model &model, std::vector<std::string>
     }
     parts.push_back(std::move(part));
   }
+  if (parts.empty()) throw Error(model.path + ": computes nothing: its output is its input");
   return parts;
+}
+
+/// A prefix that is timed whole. A part that runs alone converts its inputs and outputs to and from
+/// oneDNN's layout, which inside of a prefix happens only at its end; so the parts' times say how a
+/// prefix's time is divided, and the prefix how long it takes.
+struct Anchor {
+  std::size_t parts = 0; // that it consists of
+  std::unique_ptr<model::FrozenProgram> program;
+};
+
+/// At about equal shares of the work; the last one is the whole network.
+std::vector<Anchor> make_anchors(const model::Model &model, const std::vector<Part> &parts) {
+  std::vector<double> work; // up to the end of each part
+  for (const Part &part : parts) {
+    work.push_back(work.empty() ? 0 : work.back());
+    for (int n = part.segment.first; n < part.segment.last; ++n)
+      work.back() += graph::flops(model.graph, model.graph.nodes[static_cast<std::size_t>(n)]);
+  }
+  std::vector<Anchor> anchors;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const bool last = i + 1 == parts.size();
+    const double share = static_cast<double>(anchors.size() + 1) / kAnchors;
+    if (!last && work[i] < share * work.back()) continue;
+    check_interrupt();
+    anchors.push_back({i + 1, std::make_unique<model::FrozenProgram>(model, std::vector<graph::ValueId>{0},
+                                                                     parts[i].outputs)});
+  }
+  return anchors;
 }
 
 class Measuring {
 public:
   Measuring(const model::Model &model, const ModelOptions &options, std::vector<std::string> &notes)
       : model_(model), options_(options), notes_(notes), parts_(make_parts(model, notes)),
-        whole_(model, {0}, {model.graph.output}) {}
+        anchors_(make_anchors(model, parts_)) {}
 
   plan::Measurement run() {
     plan::Measurement result;
     result.threads = at::get_num_threads();
     for (std::size_t i = 0; i < options_.batches.size(); ++i) {
-      const std::int64_t batch = options_.batches[i];
       if (!worth_it(i)) continue;
-      const Tensors records = {random_records(model_.input(), batch)};
-      whole_.run(records);
-      const Stopwatch once;
-      whole_.run(records);
-      rate_ = once.seconds() / static_cast<double>(batch);
-      const int repeats = choose_repeats(i);
-      result.batches.push_back(batch);
-      result.whole_seconds.push_back(time_runs(repeats, [&] { whole_.run(records); }));
-      Tensors values = records;
-      for (Part &part : parts_) values = part.measure(values, repeats, notes_);
+      result.batches.push_back(options_.batches[i]);
+      result.whole_seconds.push_back(measure(i));
     }
     for (Part &part : parts_) result.segments.push_back(std::move(part.segment));
     return result;
   }
 
 private:
+  /// At one batch size; returns the seconds of the whole network.
+  double measure(std::size_t i) {
+    const std::int64_t batch = options_.batches[i];
+    const Tensors records = {random_records(model_.input(), batch)};
+    const model::FrozenProgram &whole = *anchors_.back().program;
+    whole.run(records);
+    rate_ = time_runs(1, [&] { whole.run(records); }) / static_cast<double>(batch);
+    const std::size_t repeats = choose_repeats(i);
+    std::vector<double> seconds;
+    for (const Anchor &anchor : anchors_) {
+      if (&anchor != &anchors_.back()) anchor.program->run(records);
+      seconds.push_back(time_runs(repeats, [&] { anchor.program->run(records); }));
+    }
+    Tensors values = records;
+    for (Part &part : parts_) values = part.measure(values, repeats, notes_);
+    const double sum = scale_parts(seconds);
+    notes_.push_back("batch " + std::to_string(batch) + ": the whole network takes " +
+                     cli::human_seconds(seconds.back() / static_cast<double>(batch)) +
+                     " a record; its parts alone add up to " + rounded(sum / seconds.back()) +
+                     " of that, and are scaled to it");
+    return seconds.back();
+  }
+
+  /// Makes the parts of each anchor add up to what the anchor takes beyond the one before it.
+  /// Returns the sum of the parts as they were.
+  double scale_parts(const std::vector<double> &anchor_seconds) {
+    double all = 0, before = 0;
+    std::size_t first = 0;
+    for (std::size_t a = 0; a < anchors_.size(); ++a) {
+      const double until = std::max(anchor_seconds[a], before);
+      double sum = 0;
+      for (std::size_t i = first; i < anchors_[a].parts; ++i) sum += parts_[i].segment.seconds.back();
+      // A disturbed measurement must not make a part free, nor dear beyond reason.
+      const double factor = std::clamp((until - before) / std::max(sum, 1e-9), 0.1, 2.0);
+      for (; first < anchors_[a].parts; ++first) parts_[first].segment.seconds.back() *= factor;
+      all += sum;
+      before = until;
+    }
+    return all;
+  }
+
   double left() const { return options_.seconds - watch_.seconds(); }
 
   /// Once one size is measured, the others must fit the time that is left, about.
@@ -163,12 +244,12 @@ private:
   }
 
   /// So that this size gets its share of the time that is left: proportional to the batch.
-  int choose_repeats(std::size_t i) const {
+  std::size_t choose_repeats(std::size_t i) const {
     const double all = std::accumulate(options_.batches.begin() + static_cast<std::ptrdiff_t>(i),
                                        options_.batches.end(), 0.0);
     const auto batch = static_cast<double>(options_.batches[i]);
     const double share = std::max(left(), 0.0) * batch / all;
-    return static_cast<int>(std::clamp(share / (rate_ * batch) / kRunsOfOnce - 1, 1.0, 9.0));
+    return static_cast<std::size_t>(std::clamp(share / (rate_ * batch) / kRunsOfOnce - 1, 1.0, 9.0));
   }
 
   const model::Model &model_;
@@ -176,7 +257,7 @@ private:
   std::vector<std::string> &notes_;
   Stopwatch watch_;
   std::vector<Part> parts_;
-  model::FrozenProgram whole_;
+  std::vector<Anchor> anchors_;
   double rate_ = 0; // seconds a record of the whole frozen network, as last measured
 };
 
@@ -200,16 +281,6 @@ MeasuredModel measure_model(const model::Model &model, const data::Preprocess &p
   result.profile.measured = Measuring(model, options, result.notes).run();
   at::set_num_threads(before);
   return result;
-}
-
-std::vector<double> sum_ratios(const plan::Measurement &measured) {
-  std::vector<double> ratios;
-  for (std::size_t k = 0; k < measured.batches.size(); ++k) {
-    double sum = 0;
-    for (const plan::Segment &segment : measured.segments) sum += segment.seconds[k];
-    ratios.push_back(measured.whole_seconds[k] > 0 ? sum / measured.whole_seconds[k] : 1);
-  }
-  return ratios;
 }
 
 } // namespace tl::profile

@@ -20,18 +20,14 @@ struct ModelOptions {
 
 struct MeasuredModel {
   plan::ModelProfile profile;
-  std::vector<std::string> notes; // what was left out, one line each
+  std::vector<std::string> notes; // what was scaled and what was left out, one line each
 };
 
 /// Runs every segment (segments.h) frozen and optimised as in a prefix, and forward and backward
 /// with its parameters trainable, on random records: a warm-up, then the median of several runs, at
-/// each batch size. The whole network is timed as well, so that the sum can be held against it.
-/// Throws Interrupted.
+/// each batch size. A few prefixes and the whole network are timed too; the frozen segments are
+/// scaled to add up to them. Throws Interrupted.
 MeasuredModel measure_model(const model::Model &model, const data::Preprocess &preprocess,
                             const ModelOptions &options = {});
-
-/// Seconds of all segments over those of the whole, at each batch size: near 1, or the segments do
-/// not add up.
-std::vector<double> sum_ratios(const plan::Measurement &measured);
 
 } // namespace tl::profile

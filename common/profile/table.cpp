@@ -3,7 +3,6 @@
 #include "cli/log.h"
 #include "graph/cut.h"
 #include "graph/flops.h"
-#include "profile/model.h"
 #include "profile/segments.h"
 
 #include <algorithm>
@@ -13,7 +12,7 @@ namespace tl::profile {
 
 namespace {
 
-constexpr std::size_t kNameWidth = 40;
+constexpr std::size_t kNameWidth = 40, kShapeWidth = 24;
 
 template <class... Numbers> std::string line(const char *format, Numbers... numbers) {
   char text[512];
@@ -47,8 +46,12 @@ std::string value_line(const graph::Graph &graph, const graph::Cut &border, doub
     shape += (shape.empty() ? "" : "+") + to_string(value.shape);
     bytes += static_cast<double>(value.bytes());
   }
-  if (name.size() > kNameWidth) name = name.substr(0, kNameWidth - 3) + "...";
-  return line("  %-40s %-16s %11s %10.3f %10.1f %11s\n", name.c_str(), shape.c_str(),
+  const auto shorten = [](std::string &text, std::size_t width) {
+    if (text.size() > width) text = text.substr(0, width - 3) + "...";
+  };
+  shorten(name, kNameWidth);
+  shorten(shape, kShapeWidth);
+  return line("  %-40s %-24s %11s %10.3f %10.1f %11s\n", name.c_str(), shape.c_str(),
               cli::human_bytes(bytes).c_str(), milliseconds, megaflops, cli::human_bytes(peak).c_str());
 }
 
@@ -61,7 +64,7 @@ std::string model_lines(const plan::ModelProfile &model) {
                      " parameters and buffers, batch " + std::to_string(measured.batches[last]) + ", " +
                      std::to_string(measured.threads) + " thread(s)\n";
   text +=
-      line("  %-40s %-16s %11s %10s %10s %11s\n", "value", "shape", "bytes", "ms so far", "MFLOP", "peak");
+      line("  %-40s %-24s %11s %10s %10s %11s\n", "value", "shape", "bytes", "ms so far", "MFLOP", "peak");
   const std::vector<graph::Cut> borders = choose_borders(graph);
   double seconds = 0, flops = 0, peak = 0;
   text += value_line(graph, borders[0], 0, 0, 0);
@@ -73,11 +76,6 @@ std::string model_lines(const plan::ModelProfile &model) {
     peak = std::max(peak, static_cast<double>(segment.peak_bytes[last]));
     text += value_line(graph, borders[i + 1], 1000 * seconds / batch, flops / 1e6, peak);
   }
-  const std::vector<double> ratios = sum_ratios(measured);
-  for (std::size_t k = 0; k < ratios.size(); ++k)
-    text += line("  batch %lld: whole network %.3f ms a record; the segments add up to %.2f of it\n",
-                 static_cast<long long>(measured.batches[k]),
-                 1000 * measured.whole_seconds[k] / static_cast<double>(measured.batches[k]), ratios[k]);
   return text;
 }
 

@@ -32,13 +32,13 @@ public:
     return true;
   }
 
-  /// Blocks while empty. Empty once closed and drained. Rethrows what fail() was given.
+  /// Blocks while empty. Once drained: empty if closed, or rethrows what fail() was given.
   std::optional<T> pop() {
     std::unique_lock<std::mutex> lock(mutex_);
     const auto start = Clock::now();
     changed_.wait(lock, [&] { return !items_.empty() || closed_; });
     pop_wait_ += Clock::now() - start;
-    if (error_) std::rethrow_exception(error_);
+    if (items_.empty() && error_) std::rethrow_exception(error_);
     if (items_.empty()) return std::nullopt;
     T item = std::move(items_.front());
     items_.pop_front();
@@ -53,7 +53,7 @@ public:
     changed_.notify_all();
   }
 
-  /// The producer failed: the consumer's next pop() rethrows `error`.
+  /// The producer failed: pop() rethrows `error` after the items that were ready.
   void fail(std::exception_ptr error) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (!error_) error_ = error;

@@ -27,22 +27,27 @@ void check_labels(const data::Dataset &dataset) {
                   "' has no label; give it one, or leave it out");
 }
 
+std::vector<Candidate> resolved(const Experiment &experiment, const data::Dataset &dataset,
+                                const SelectEvents &events) {
+  check_labels(dataset);
+  Candidates found = resolve(experiment, dataset);
+  for (const std::string &line : found.notes)
+    if (events.warn) events.warn(line);
+  return std::move(found.all);
+}
+
 class Run {
 public:
   Run(const Experiment &experiment, const data::Dataset &dataset, const SelectOptions &options,
       const SelectEvents &events)
       : experiment_(experiment), dataset_(dataset), options_(options), events_(events),
-        folder_(options.runs, dataset.spec()) {}
+        candidates_(resolved(experiment, dataset, events)), folder_(options.runs, dataset.spec()) {}
 
   Selection run() {
     const Stopwatch watch;
     if (!folder_.predecessor().empty())
       note(options_.runs + ": process " + folder_.predecessor() +
            " did not finish here; this run goes on from there");
-    check_labels(dataset_);
-    Candidates resolved = resolve(experiment_, dataset_);
-    for (const std::string &line : resolved.notes) warn(line);
-    candidates_ = std::move(resolved.all);
     plan_ = make_reuse_plan(candidates_, static_cast<std::int64_t>(dataset_.records().size()),
                             [&](const FeatureSet &set) { return stored_state(folder_.features(), set); });
     folder_.write("reuse-plan.json", "reuse", to_json(plan_, candidates_));
@@ -226,8 +231,8 @@ private:
   const data::Dataset &dataset_;
   const SelectOptions &options_;
   const SelectEvents &events_;
-  RunsFolder folder_;
-  std::vector<Candidate> candidates_;
+  const std::vector<Candidate> candidates_;
+  RunsFolder folder_; // after the candidates: an experiment that is refused leaves no trace
   ReusePlan plan_;
   std::vector<shard::SinkReport> sinks_;              // of each set
   std::vector<Digest> digests_;                       // of each set: the state of the data

@@ -16,7 +16,7 @@ test_a_model_with_data_has_all_but_a_link() {
   expect_json profile.json "d['model']['measured']['segments'][-1]['last'] == len(d['model']['graph']['nodes'])"
   expect_stderr 'layer1'
   expect_stderr 'GFLOP/s'
-  expect_stderr 'the segments add up to'
+  expect_stderr 'its parts alone add up to'
   [[ ! -s out ]] || fail "something on stdout with -o FILE"
 }
 
