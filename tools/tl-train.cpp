@@ -59,7 +59,7 @@ void add_direct_options(CLI::App &app, Arguments &arguments) {
   text("--head", arguments.head, "New classifier: linear, mlp:256, mlp:512,128", "HEAD");
   text("--train", arguments.train_pattern, "Train the parameters whose names match as well", "REGEX");
   text("--features", arguments.head_input, "Value that the head reads (default: the classifier's input)",
-       "NAME");
+       "VALUE");
   text("--pool", arguments.pool, "auto, none, mean or class-token", "HOW");
   text("--data-format", arguments.listing.format, "auto, folder, csv, list, list0 (NUL), safetensors, idx",
        "KIND");
