@@ -129,6 +129,13 @@ std::string read_file(const std::string &path, std::size_t limit) {
 }
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
+  struct stat info = {};
+  if (::stat(path_.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {
+    // A device or a pipe is written to; a rename would put a file in its place (as root, over /dev/null).
+    file_ = Descriptor(::open(path_.c_str(), O_WRONLY | O_CLOEXEC));
+    if (!file_.valid()) throw SystemError("open " + path_, errno);
+    return;
+  }
   const fs::path target(path_);
   const fs::path folder = target.parent_path();
   std::error_code failed;
@@ -152,6 +159,10 @@ AtomicFile::~AtomicFile() {
 void AtomicFile::write(const void *data, std::size_t size) { write_full(file_.get(), data, size, path_); }
 
 void AtomicFile::commit() {
+  if (temporary_.empty()) { // in place
+    file_.close(path_);
+    return;
+  }
   if (fsync(file_.get()) != 0) throw SystemError("sync " + path_, errno);
   file_.close(path_);
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) throw SystemError("rename to " + path_, errno);

@@ -42,7 +42,8 @@ void write_full(int fd, const void *buffer, std::size_t size, const std::string 
 std::string read_file(const std::string &path, std::size_t limit);
 
 /// A file that appears at `path` whole (write to a temporary name in the same folder, fsync,
-/// rename, fsync the folder) or not at all: without commit() the temporary is removed.
+/// rename, fsync the folder) or not at all: without commit() the temporary is removed. A device or a
+/// pipe at `path` is written to as it is.
 class AtomicFile {
 public:
   /// Creates missing parent folders. Throws SystemError.

@@ -1,0 +1,40 @@
+// Outputs: whole or not at all, and never in the place of a device.
+#include "cli/error.h"
+#include "cli/io.h"
+#include "support/files.h"
+
+#include <doctest/doctest.h>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+using namespace tl;
+
+TEST_CASE("a file appears on commit, and leaves nothing behind without") {
+  const test::TempFolder folder;
+  {
+    cli::AtomicFile file(folder.path("deep/out"));
+    file.write("text");
+    CHECK(access(folder.path("deep/out").c_str(), F_OK) != 0);
+  }
+  CHECK(std::filesystem::is_empty(folder.path("deep")));
+  cli::AtomicFile file(folder.path("deep/out"));
+  file.write("text");
+  file.commit();
+  CHECK(cli::read_file(folder.path("deep/out"), 100) == "text");
+}
+
+TEST_CASE("a pipe or a device is written to, not replaced") {
+  const test::TempFolder folder;
+  const std::string pipe = folder.path("pipe");
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  const cli::Descriptor reader(open(pipe.c_str(), O_RDONLY | O_NONBLOCK));
+  cli::write_output(pipe, "text");
+  char buffer[8] = {};
+  CHECK(read(reader.get(), buffer, sizeof buffer) == 4);
+  CHECK(std::string(buffer) == "text");
+  CHECK(std::filesystem::is_fifo(pipe));
+  CHECK_THROWS_AS(cli::write_output("/dev/full", "text"), SystemError);
+  CHECK(std::filesystem::is_character_file("/dev/full"));
+}
