@@ -3,6 +3,7 @@
 #include "cli/io.h"
 #include "cli/log.h"
 #include "cli/progress.h"
+#include "runtime/host.h"
 #include "select/select.h"
 
 #include <ATen/Parallel.h>
@@ -91,7 +92,8 @@ tl::ExitCode select(const Arguments &arguments) {
   if (arguments.experiment == "-" && arguments.dataset == "-")
     throw tl::UsageError("the experiment and the list of records cannot both come from stdin");
   if (arguments.options.runs == "-") throw tl::UsageError("-o takes a folder");
-  if (arguments.options.threads > 0) at::set_num_threads(static_cast<int>(arguments.options.threads));
+  at::set_num_threads(arguments.options.threads > 0 ? static_cast<int>(arguments.options.threads)
+                                                    : tl::usable_cores());
   const tl::select::Experiment experiment = tl::select::load_experiment(arguments.experiment);
   const tl::data::Dataset dataset = tl::data::Dataset::open(arguments.dataset, experiment.data);
   for (const std::string &note : dataset.notes()) tl::cli::note(arguments.dataset + ": " + note);
