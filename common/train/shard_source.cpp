@@ -9,13 +9,18 @@ namespace tl::train {
 
 namespace {
 
+constexpr std::int64_t kOrderedRows = 256; // read at a time when a folder is not read in its own order
+
 class ShardRecords : public RecordSource {
 public:
   ShardRecords(std::unique_ptr<shard::ShardSource> shards, const data::Preprocess &preprocess,
                const SourceOptions &options)
       : source_(std::move(shards)), folder_(dynamic_cast<shard::FolderSource *>(source_.get())),
         decoder_(source_->meta(), preprocess, options.threads), options_(options) {
-    if (folder_) return;
+    if (folder_) {
+      if (options.order) order_by(*options.order);
+      return;
+    }
     shard::SinkOptions sink;
     sink.force = options.force;
     sink_ = std::make_unique<shard::FolderSink>(options.keep, source_->meta(), sink);
@@ -45,7 +50,7 @@ private:
       if (!result.failures.empty() && !options_.keep_going)
         throw Error(result.failures.front() + "; --keep-going leaves such records out");
       skipped_.insert(skipped_.end(), result.failures.begin(), result.failures.end());
-      for (const std::int64_t row : result.good) entries_.push_back(entry_ + row);
+      for (const std::int64_t row : result.good) entries_.push_back(entry_at(entry_ + row));
       entry_ += part.size();
       offset_ = end;
       if (!result.good.empty()) return chunk(part, std::move(result));
@@ -62,8 +67,34 @@ private:
     return made;
   }
 
+  void order_by(std::uint64_t seed) {
+    const std::vector<shard::IndexEntry> &entries = folder_->entries();
+    std::vector<std::pair<std::uint64_t, std::int64_t>> ranks;
+    for (const shard::IndexEntry &entry : entries)
+      ranks.emplace_back(mix(seed, hash_text(entry.member.id)), static_cast<std::int64_t>(ranks.size()));
+    std::sort(ranks.begin(), ranks.end(), [&](const auto &a, const auto &b) {
+      if (a.first != b.first) return a.first < b.first;
+      return entries[static_cast<std::size_t>(a.second)].member.row <
+             entries[static_cast<std::size_t>(b.second)].member.row;
+    });
+    for (const auto &[rank, entry] : ranks) order_.push_back(entry);
+  }
+
+  /// Place in the folder's index of what arrives in this place.
+  std::int64_t entry_at(std::int64_t arrival) const {
+    return order_.empty() ? arrival : order_[static_cast<std::size_t>(arrival)];
+  }
+
+  std::optional<shard::Shard> next_shard() {
+    if (order_.empty()) return source_->next();
+    const auto begin = order_.begin() + entry_;
+    const auto rows = std::min<std::int64_t>(kOrderedRows, order_.end() - begin);
+    if (rows == 0) return std::nullopt;
+    return folder_->read({begin, begin + rows});
+  }
+
   bool fetch() {
-    std::optional<shard::Shard> shard = source_->next();
+    std::optional<shard::Shard> shard = next_shard();
     offset_ = 0;
     current_ = {};
     if (!shard) {
@@ -131,6 +162,7 @@ private:
   shard::Shard current_; // arriving
   std::int64_t offset_ = 0, entry_ = 0;
   bool arrived_ = false;
+  std::vector<std::int64_t> order_;   // of the arrival, places in the folder's index; empty: its own
   std::vector<std::int64_t> entries_; // for each position, its place in the folder's index
 
   std::vector<std::int64_t> positions_; // of a later pass

@@ -6,6 +6,7 @@
 #include "train/source.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace tl::train {
@@ -16,6 +17,9 @@ struct SourceOptions {
   /// Shards that can be read only once (a pipe) are kept in this folder for later passes.
   std::string keep;
   bool force = false; // replaces shards of another kind in `keep`
+  /// A folder of shards arrives in the order of mix(*order, hash_text(id)), in which a dataset does, not
+  /// in its own.
+  std::optional<std::uint64_t> order;
 };
 
 /// Shards: of values, or of the records as they are stored, which are prepared here. A folder is
