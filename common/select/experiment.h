@@ -39,7 +39,7 @@ struct Experiment {
   std::vector<ModelEntry> models;
   train::Monitor metric = train::Monitor::accuracy;
   double validation = 0.2;
-  std::uint64_t seed = 0; // of the records' order, of a limited data set, and of candidates that give none
+  std::uint64_t seed = 0; // of candidates that give none, and of a limited data set
   data::SourceOptions data;
   std::vector<Spec> candidates; // in the order of the document, the last listed field changing first
 };

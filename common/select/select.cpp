@@ -77,7 +77,7 @@ private:
     extract::ExtractOptions options;
     options.threads = options_.threads;
     options.keep_going = options_.keep_going;
-    options.shuffle = true; // the first epoch runs in this order
+    options.shuffle = true; // most candidates read the folder in this order
     options.seed = experiment_.seed;
     options.progress = events_.extracted;
     sinks_.resize(plan_.sets.size());

@@ -13,8 +13,10 @@
 
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <new>
+#include <tuple>
 
 namespace tl::select {
 
@@ -55,7 +57,9 @@ std::vector<shard::NamedTensor> train_into(Trial &trial, const Candidate &candid
   const train::TrainOptions &options = candidate.spec.options;
   model::Model model = prepared.model;
   model::initialise(model, options.seed);
-  auto source = train::shard_source(shard::open_shards(features), prepared.preprocess, {});
+  train::SourceOptions how;
+  how.order = options.seed; // in which tl-train reads a data set
+  auto source = train::shard_source(shard::open_shards(features), prepared.preprocess, how);
   const auto classes = static_cast<std::int64_t>(source->classes().size());
   train::Trainer trainer(model, prepared.inputs, classes, options);
   // The folder holds exactly what training reads, so nothing frozen is left to run.
@@ -138,8 +142,12 @@ Digest data_digest(const std::string &features) {
   Hasher hasher;
   hasher.add("tl-data 1").add(static_cast<std::int64_t>(index->meta.classes.size()));
   for (const std::string &name : index->meta.classes) hasher.add(name);
-  for (const shard::IndexEntry &entry : index->entries)
-    hasher.add(entry.member.record).add(entry.member.label);
+  std::vector<const shard::Member *> members;
+  for (const shard::IndexEntry &entry : index->entries) members.push_back(&entry.member);
+  std::sort(members.begin(), members.end(), [](const shard::Member *a, const shard::Member *b) {
+    return std::tie(a->record, a->id, a->label) < std::tie(b->record, b->id, b->label);
+  });
+  for (const shard::Member *member : members) hasher.add(member->record).add(member->label).add(member->id);
   return hasher.digest();
 }
 

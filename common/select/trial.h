@@ -35,7 +35,8 @@ json::Value to_json(const Trial &trial);
 /// Throws FormatError.
 Trial trial_from_json(const json::Value &document, const std::string &origin);
 
-/// Identifies what a candidate is trained on: records, labels, classes and their order in the folder.
+/// Identifies what a candidate is trained on: the records with their labels and names (which decide their
+/// order), and the classes.
 Digest data_digest(const std::string &features);
 
 /// Folder of one candidate: RUNS/trials/ID.

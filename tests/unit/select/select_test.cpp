@@ -71,8 +71,7 @@ TEST_CASE("every candidate gets what training it alone from the pictures gives")
     const train::Network network =
         train::make_network(pretrained, spec.scheme, 3, spec.options.seed, "input");
     train::Trainer trainer(network.model, network.start, 3, spec.options);
-    // The order of the first epoch is the experiment's, whatever a candidate's own seed.
-    train::Features features(train::dataset_source(std::move(dataset), preprocess, experiment.seed, {}),
+    train::Features features(train::dataset_source(std::move(dataset), preprocess, spec.options.seed, {}),
                              network.frozen, 3, {1 << 20, 0});
     std::vector<train::EpochResult> epochs;
     train::fit(features, {&trainer},
