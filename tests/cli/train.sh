@@ -9,7 +9,8 @@ setup() {
   must tl-profile model "$PWD/net.pt" --data photos --preprocess "$pixels" --seconds 1 -o profile.json
   must tl-split --storage profile.json --link 10Mbit/s --head linear --cut layer1 -o plan.json
   must tl-extract --plan plan.json photos -o features
-  tl-extract --plan plan.json photos -o - >stream 2>err || fail "no stream: $(<err)"
+  # Small batches, so that half of the stream holds whole frames whatever batch the plan has chosen.
+  tl-extract --plan plan.json photos --batch 4 -o - >stream 2>err || fail "no stream: $(<err)"
 }
 pixels=raw,resize=32x32
 
