@@ -8,6 +8,8 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
+
 namespace {
 
 constexpr const char *kExamples =
@@ -20,7 +22,7 @@ struct Arguments {
   std::string plan, features, output, model, data, preprocess, head, train_pattern, head_input, pool = "auto";
   std::string metrics, report;
   std::size_t threads = 0;
-  double cache_memory = -1; // MiB
+  std::int64_t cache = -1; // bytes
   bool resume = false, force = false, keep_going = false;
   tl::data::SourceOptions listing;
 };
@@ -39,10 +41,9 @@ void add_planned_options(CLI::App &app, Arguments &arguments) {
   app.add_flag("--keep-going", arguments.keep_going, "Leave damaged records out, name them, and exit with 3");
   app.add_option("--threads", arguments.threads, "Threads for decoding and for the network (default: cores)")
       ->check(CLI::Range(1, 4096));
-  app.add_option("--cache-memory", arguments.cache_memory,
-                 "MiB for results of the frozen layers, 0: none (default: half of the memory)")
-      ->check(CLI::Range(0.0, 1e9))
-      ->type_name("MIB");
+  app.add_option("--cache", arguments.cache,
+                 "Memory for features kept between epochs (default: the plan's, or half of the memory)")
+      ->transform(tl::cli::size_in_bytes());
   app.add_option("--metrics", arguments.metrics, "Write the metrics lines here too; - for stdout")
       ->type_name("FILE");
   app.add_option("--json", arguments.report, "Write a summary here; - for stdout")->type_name("FILE");
@@ -131,6 +132,13 @@ tl::train::Setup make_setup(const Arguments &arguments, const tl::train::RunFold
   return tl::train::setup_from_plan({arguments.plan, arguments.model, features, source}, seed);
 }
 
+/// A plan for a larger machine than this one must not fill its memory.
+std::int64_t cache_bytes(const Arguments &arguments, const tl::train::Setup &setup) {
+  if (arguments.cache >= 0) return arguments.cache;
+  const std::int64_t most = tl::usable_memory() / 2;
+  return setup.cache_bytes ? std::min(*setup.cache_bytes, most) : most;
+}
+
 tl::ExitCode train(const Arguments &arguments, const tl::train::TrainOptions &training) {
   using Mode = tl::train::RunFolder::Mode;
   at::set_num_threads(arguments.threads > 0 ? static_cast<int>(arguments.threads) : tl::usable_cores());
@@ -141,9 +149,7 @@ tl::ExitCode train(const Arguments &arguments, const tl::train::TrainOptions &tr
   tl::train::RunOptions options;
   options.resume = arguments.resume;
   options.metrics_copy = arguments.metrics;
-  options.cache_bytes = arguments.cache_memory < 0
-                            ? tl::usable_memory() / 2
-                            : static_cast<std::int64_t>(arguments.cache_memory * 1024 * 1024);
+  options.cache_bytes = cache_bytes(arguments, setup);
   options.note = tl::cli::note;
   options.warn = tl::cli::warn;
   const tl::train::RunReport report = tl::train::run_training(folder, std::move(setup), training, options);

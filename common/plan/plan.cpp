@@ -111,9 +111,9 @@ Plan read(const json::Value &document, const std::string &origin) {
   plan.shuffle = document.at("order").at("shuffle").get<bool>();
   plan.seed = document.at("order").at("seed").get<std::uint64_t>();
   const json::Value &cache = document.at("cache");
-  plan.cache = cache.at("enabled").get<bool>();
-  plan.cache_values = cache.at("values").get<std::vector<std::string>>();
-  plan.cache_bytes = cache.at("bytes_per_record").get<std::int64_t>();
+  plan.cache.values = cache.at("values").get<std::vector<std::string>>();
+  plan.cache.bytes_per_record = cache.at("bytes_per_record").get<std::int64_t>();
+  plan.cache.memory = cache.at("memory_bytes").get<std::int64_t>();
   plan.train_on = from_name<Side>(kSides, document.at("train_on").get<std::string>());
   plan.algorithm = document.at("algorithm").get<std::string>();
   plan.predicted = prediction_from_json(document.at("predicted"));
@@ -185,7 +185,9 @@ json::Value to_json(const Plan &plan) {
           {"batch", plan.batch},
           {"order", {{"shuffle", plan.shuffle}, {"seed", plan.seed}}},
           {"cache",
-           {{"enabled", plan.cache}, {"values", plan.cache_values}, {"bytes_per_record", plan.cache_bytes}}},
+           {{"values", plan.cache.values},
+            {"bytes_per_record", plan.cache.bytes_per_record},
+            {"memory_bytes", plan.cache.memory}}},
           {"train_on", name_of(plan.train_on)},
           {"algorithm", plan.algorithm},
           {"predicted", to_json(plan.predicted)},

@@ -63,6 +63,13 @@ struct Alternative {
   std::vector<std::string> chosen_by; // algorithms
 };
 
+/// What the compute side keeps in memory between epochs; as many records as fit.
+struct PlanCache {
+  std::vector<std::string> values;   // the deepest frozen ones
+  std::int64_t bytes_per_record = 0; // of all of them
+  std::int64_t memory = 0;           // bytes at most; 0: nothing is kept
+};
+
 struct Plan {
   std::string model_path;         // of the compute side (tl-train)
   std::string storage_model_path; // of the storage side (tl-extract); often the same
@@ -81,10 +88,8 @@ struct Plan {
   bool shuffle = true;    // records in the order of mix(seed, hash_text(id)), else in listing order
   std::uint64_t seed = 0;
 
-  bool cache = false;                    // keep features between epochs on the compute side,
-  std::vector<std::string> cache_values; // at these values, the deepest frozen ones,
-  std::int64_t cache_bytes = 0;          // with so many bytes a record
-  Side train_on = Side::compute;         // where the prediction assumes that training runs
+  PlanCache cache;
+  Side train_on = Side::compute; // where the prediction assumes that training runs
 
   std::string algorithm;
   Prediction predicted;

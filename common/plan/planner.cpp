@@ -119,6 +119,15 @@ void describe_cut(Plan &plan, const Problem &problem, const Candidate &candidate
   }
 }
 
+PlanCache describe_cache(const CostModel &model) {
+  PlanCache cache;
+  for (const graph::ValueId id : model.deepest().values)
+    cache.values.push_back(model.problem().graph.values[static_cast<std::size_t>(id)].name);
+  cache.bytes_per_record = static_cast<std::int64_t>(model.cache_bytes());
+  cache.memory = model.problem().limits.cache_bytes;
+  return cache;
+}
+
 } // namespace
 
 Plan make_plan(const Request &request) {
@@ -134,8 +143,6 @@ Plan make_plan(const Request &request) {
   plan.model_path = problem.compute_model.path;
   plan.storage_model_path = problem.storage_model.path;
   plan.model_digest = parameters_digest(problem.storage_model.graph);
-  plan.input_dtype = problem.storage_model.graph.input().dtype;
-  plan.input_shape = problem.storage_model.graph.input().shape;
   plan.input_dtype = problem.graph.input().dtype;
   plan.input_shape = problem.graph.input().shape;
   plan.classes = classes;
@@ -145,12 +152,7 @@ Plan make_plan(const Request &request) {
   plan.batch = choice.option.batch;
   plan.shuffle = request.shuffle;
   plan.seed = request.seed;
-  plan.cache = model.cached_share() > 0 && problem.workload.epochs > 1;
-  if (plan.cache) {
-    for (const graph::ValueId id : model.deepest().values)
-      plan.cache_values.push_back(problem.graph.values[static_cast<std::size_t>(id)].name);
-    plan.cache_bytes = static_cast<std::int64_t>(model.cache_bytes());
-  }
+  plan.cache = describe_cache(model);
   plan.train_on = choice.train_on;
   plan.algorithm = request.cut.empty() ? algorithm.name : "cut";
   plan.predicted = choice.option.predicted;

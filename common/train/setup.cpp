@@ -35,6 +35,7 @@ Setup setup_from_plan(const PlanInput &input, std::uint64_t seed) {
   setup.preprocess = data::preprocess_from_json(plan.preprocess, origin);
   setup.scheme = plan.scheme;
   setup.plan = plan.digest();
+  setup.cache_bytes = plan.cache.memory;
   const std::string path = input.model.empty() ? plan.model_path : input.model;
   const model::Model pretrained =
       model::load_model(path, {plan.input_dtype, plan.input_shape}, setup.preprocess.digest());

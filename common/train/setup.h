@@ -6,6 +6,7 @@
 #include "train/sources.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,8 +18,9 @@ struct Setup {
   std::vector<std::string> classes; // names, in bytes
   data::Preprocess preprocess;
   graph::Scheme scheme;
-  std::string cut; // where the records arrive
-  Digest plan;     // zero without one
+  std::string cut;                         // where the records arrive
+  Digest plan;                             // zero without one
+  std::optional<std::int64_t> cache_bytes; // the plan's, for features between epochs
   std::vector<std::string> notes;
 };
 

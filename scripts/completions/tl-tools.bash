@@ -37,7 +37,7 @@ _tl_tools() {
       "tl-profile link") words='-h --help --via --seconds -o --output' ;;
       "tl-split ") words='-h --help --version -q --quiet --storage --compute --link --head --train --features --pool --classes --records --epochs --batch --algorithm --cut --memory --compute-memory --cache --seed --listing-order --explain --json -o --output' ;;
       "tl-extract ") words='-h --help --version -q --quiet --data-format --classes --limit --split -o --output --plan --model --cut --preprocess --batch --threads --order --seed --keep-going --rows-per-shard --prune --force --json' ;;
-      "tl-train ") words='-h --help --version -q --quiet --plan --model -o --output --resume --force --keep-going --threads --cache-memory --metrics --json --epochs --batch --optimizer --lr --momentum --weight-decay --schedule --warmup --clip-norm --label-smoothing --class-weights --validation --monitor --patience --seed --data --preprocess --head --train --features --pool --data-format --split --classes --limit' ;;
+      "tl-train ") words='-h --help --version -q --quiet --plan --model -o --output --resume --force --keep-going --threads --cache --metrics --json --epochs --batch --optimizer --lr --momentum --weight-decay --schedule --warmup --clip-norm --label-smoothing --class-weights --validation --monitor --patience --seed --data --preprocess --head --train --features --pool --data-format --split --classes --limit' ;;
       "tl-select ") words='-h --help --version -q --quiet -o --output --json --explain --threads --keep-going' ;;
       *) ;;
     esac

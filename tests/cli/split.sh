@@ -230,7 +230,7 @@ test_limits_and_workload() {
   expect_error 'no cut fits the memory.*--compute-memory'
   split --link 1MB/s --cache 0
   expect_status 0
-  expect_json out "not d['cache']['enabled']"
+  expect_json out "d['cache']['memory_bytes'] == 0"
   split --link 1MB/s --epochs 1 --records 5 --batch 2
   expect_json out "d['predicted']['total'] == d['predicted']['first_epoch']"
   for wrong in --memory=-5 '--memory 5x' '--memory 1e30' '--memory much' '--epochs 0' '--records 0' '--batch 0' '--classes 0' '--seed -1'; do

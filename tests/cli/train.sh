@@ -187,13 +187,33 @@ test_one_class_is_refused() {
 }
 
 test_memory_changes_no_result() {
-  for memory in 0 0.05 100; do
-    planned -o "run$memory" --epochs 3 --cache-memory "$memory"
+  for memory in 0 50k 100M; do
+    planned -o "run$memory" --epochs 3 --cache "$memory" --json "summary$memory"
     expect_status 0
     of_epochs "run$memory" train >"losses$memory"
   done
-  expect_same losses0 losses100
-  expect_same losses0.05 losses100
+  expect_json summary0 "d['cached'] == 0"
+  expect_json summary50k "0 < d['cached'] < 60"
+  expect_json summary100M "d['cached'] == 60"
+  expect_same losses0 losses100M
+  expect_same losses50k losses100M
+}
+
+test_memory_is_the_plans_unless_given() {
+  must tl-split --storage "$SHARED/profile.json" --link 10Mbit/s --head linear --cut layer1 --cache 0 -o nothing.json
+  run tl-train --plan nothing.json "$SHARED/features" --epochs 2 -o none --json none.json
+  expect_status 0
+  expect_json none.json "d['cached'] == 0"
+  run tl-train --plan nothing.json "$SHARED/features" --epochs 2 --cache 100M -o all --json all.json
+  expect_status 0
+  expect_json all.json "d['cached'] == 60"
+}
+
+test_idle_threads_leave_their_core_to_others() {
+  OMP_DISPLAY_ENV=verbose run tl-train --version
+  expect_stderr "GOMP_SPINCOUNT = '0'"
+  OMP_WAIT_POLICY=active OMP_DISPLAY_ENV=verbose run tl-train --version
+  expect_stderr "OMP_WAIT_POLICY = 'ACTIVE'"
 }
 
 test_the_training_options_of_the_page_are_those_of_the_program() {

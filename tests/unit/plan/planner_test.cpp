@@ -43,9 +43,9 @@ TEST_CASE("a plan says all that the two sides need") {
   CHECK(plan.values[0].hash == graph.values[static_cast<std::size_t>(graph.find("layer1"))].hash);
   CHECK(plan.seed == 7);
   CHECK(plan.shuffle);
-  CHECK(plan.cache);
-  CHECK(plan.cache_values == std::vector<std::string>{"layer1"});
-  CHECK(plan.cache_bytes == 4 * 4 * 64);
+  CHECK(plan.cache.memory == request.compute.host->memory_bytes / 2);
+  CHECK(plan.cache.values == std::vector<std::string>{"layer1"});
+  CHECK(plan.cache.bytes_per_record == 4 * 4 * 64);
   CHECK(plan.train_on == plan::Side::compute);
   CHECK(plan.algorithm == "freeze");
 }
@@ -97,8 +97,8 @@ TEST_CASE("when everything is trained, pixels are cached and every cut is the in
   request.algorithm = "freeze";
   const plan::Plan plan = plan::make_plan(request);
   CHECK(plan.cut_name() == "input");
-  CHECK(plan.cache_values == std::vector<std::string>{"input"});
-  CHECK(plan.cache_bytes == 3 * 64);
+  CHECK(plan.cache.values == std::vector<std::string>{"input"});
+  CHECK(plan.cache.bytes_per_record == 3 * 64);
 }
 
 TEST_CASE("profiles of different things are refused") {
