@@ -45,10 +45,8 @@ struct FolderSink::State {
   State(const std::string &path, ShardMeta meta, const SinkOptions &wanted)
       : folder(made_folder(path)), options(wanted), lock(folder), buffer(std::move(meta)), shard_rows(1) {
     index.meta = buffer.meta();
-    std::size_t row_bytes = 0; // unknown for files: their shards are closed by what has come
-    for (const ValueInfo &value : index.meta.values)
-      row_bytes += static_cast<std::size_t>(element_count(value.shape)) * size_of(value.dtype);
-    const std::size_t fitting = options.bytes_per_shard / std::max<std::size_t>(row_bytes, 1);
+    // Unknown for files: their shards are closed by what has come.
+    const std::size_t fitting = options.bytes_per_shard / std::max<std::size_t>(index.meta.row_bytes(), 1);
     shard_rows = std::clamp<std::int64_t>(static_cast<std::int64_t>(fitting), 1,
                                           std::max<std::int64_t>(options.rows_per_shard, 1));
     remove_leftovers(folder);
@@ -97,7 +95,7 @@ struct FolderSink::State {
   }
 
   void open_shard(std::int64_t number, const std::string &file) {
-    const Shard shard = read_shard(file);
+    const Shard shard = read_stored_shard(file);
     if (shard.meta.key() != index.meta.key()) {
       refuse_other_key(shard.meta);
       remove_file(file);

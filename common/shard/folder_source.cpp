@@ -1,4 +1,5 @@
 #include "cli/log.h"
+#include "shard/coding.h"
 #include "shard/folder.h"
 #include "shard/folder_files.h"
 
@@ -21,7 +22,8 @@ struct FolderSource::State {
   std::size_t position = 0;
   std::int64_t given = 0; // shards handed out
   /// Mapped when the source is opened, so that nothing that happens to the folder later matters;
-  /// parsed, and its checksum verified, when the first of its rows is asked for.
+  /// parsed, and its checksum verified, when the first of its rows is asked for. A compressed one
+  /// stays compressed: rows are decompressed each time that they are read.
   struct File {
     std::string path;
     Block block;
@@ -43,6 +45,7 @@ struct FolderSource::State {
       if (names.empty()) throw Error(folder + ": holds no shards");
       open_all(names);
     }
+    index.meta.zstd = false; // of what is handed out; shards may be of either kind
   }
 
   void open_indexed(const std::map<std::int64_t, std::string> &names) {
@@ -61,7 +64,7 @@ struct FolderSource::State {
     std::unordered_set<Digest> seen;
     std::optional<ShardMeta> first;
     for (const auto &[number, name] : names) {
-      Shard shard = read_shard(name);
+      Shard shard = read_stored_shard(name);
       if (!first) index.meta = *(first = shard.meta);
       const std::string other = difference(shard.meta, *first);
       if (!other.empty() || shard.meta.classes != first->classes)
@@ -89,7 +92,7 @@ struct FolderSource::State {
   const Shard &shard_of(const IndexEntry &entry) {
     File &file = files.at(entry.shard);
     if (!file.shard) {
-      Shard shard = parse_shard(file.block, file.path);
+      Shard shard = parse_stored_shard(file.block, file.path);
       const std::string other = difference(shard.meta, index.meta);
       if (!other.empty()) throw FormatError(file.path + ": does not belong to the folder's index: " + other);
       keep(file, std::move(shard));
@@ -129,9 +132,17 @@ struct FolderSource::State {
       const IndexEntry &entry = index.entries.at(static_cast<std::size_t>(at));
       rows.push_back({&shard_of(entry), entry.place});
     }
-    Shard shard = gather(index.meta, rows);
+    Shard shard = with_place([&] { return gather(index.meta, rows); });
     describe(shard, positions);
     return shard;
+  }
+
+  template <class Read> Shard with_place(const Read &read_rows) const {
+    try {
+      return read_rows();
+    } catch (const FormatError &error) {
+      throw FormatError(folder + ": " + error.what());
+    }
   }
 
   Shard read_range(std::size_t begin, std::size_t end, bool side_by_side) {
@@ -141,7 +152,8 @@ struct FolderSource::State {
     const Shard *whole = nullptr;
     for (std::size_t i = begin; i < end; ++i) whole = &shard_of(index.entries[i]);
     const std::int64_t first = index.entries[begin].place;
-    Shard shard = slice(*whole, first, first + static_cast<std::int64_t>(end - begin));
+    const auto rows = static_cast<std::int64_t>(end - begin);
+    Shard shard = with_place([&] { return unpack(slice(*whole, first, first + rows)); });
     describe(shard, positions);
     return shard;
   }

@@ -60,7 +60,7 @@ PruneReport prune(const std::string &folder) {
   PruneReport report;
   std::vector<std::string> obsolete;
   for (const auto &[number, file] : files) {
-    const Shard shard = read_shard(file);
+    const Shard shard = read_stored_shard(file);
     const std::vector<IndexEntry *> &entries = wanted[number];
     for (const IndexEntry *entry : entries)
       if (entry->place >= shard.size())

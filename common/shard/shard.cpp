@@ -2,6 +2,8 @@
 
 #include "cli/log.h"
 #include "cli/utf8.h"
+#include "codec/numbers.h"
+#include "shard/coding.h"
 
 #include <algorithm>
 #include <cstring>
@@ -21,6 +23,32 @@ Shape with_rows(std::int64_t rows, const Shape &shape) {
 
 std::size_t row_bytes(const ValueInfo &value) {
   return static_cast<std::size_t>(element_count(value.shape)) * size_of(value.dtype);
+}
+
+std::size_t scale_bytes(const ValueInfo &value) {
+  return static_cast<std::size_t>(element_count(codec::scale_shape(value.shape))) * sizeof(float);
+}
+
+void check_tensor(const Tensor &have, const std::string &what, DType dtype, const Shape &shape) {
+  if (have.dtype == dtype && have.shape == shape) return;
+  throw Error("shard: " + what + " is " + to_string(have.shape) + " of " + std::string(name_of(have.dtype)) +
+              ", but must be " + to_string(shape) + " of " + std::string(name_of(dtype)));
+}
+
+void check_values(const ShardMeta &meta, const Shard &rows) {
+  const std::size_t want = meta.ragged() ? 0 : meta.values.size();
+  const bool scales = !meta.ragged() && meta.codec == "int8";
+  if (rows.values.size() != want || rows.scales.size() != (scales ? want : 0))
+    throw Error("shard: " + std::to_string(rows.values.size()) + " tensors for " + std::to_string(want) +
+                " values");
+  for (std::size_t i = 0; i < want; ++i) {
+    const ValueInfo &value = meta.values[i];
+    check_tensor(rows.values[i], "value " + quoted(value.name), value.dtype,
+                 with_rows(rows.size(), value.shape));
+    if (meta.scaled(value))
+      check_tensor(rows.scales[i], "the scale of " + quoted(value.name), DType::f32,
+                   with_rows(rows.size(), codec::scale_shape(value.shape)));
+  }
 }
 
 void check_files(const Shard &rows, std::int64_t count) {
@@ -65,8 +93,16 @@ void ShardMeta::check() const {
   std::set<std::string> known;
   for (const std::string &name : classes)
     if (!known.insert(name).second) throw Error("shard: class " + quoted(name) + " is there twice");
-  if (codec.empty() || !cli::is_utf8(codec) || !cli::is_utf8(preprocess))
-    throw Error("shard: codec and preprocessing must be UTF-8 text");
+  codec::number_from_name(codec);
+  if (zstd && payload == Payload::files) throw Error("shard: encoded files are not compressed again");
+  if (!cli::is_utf8(preprocess)) throw Error("shard: the preprocessing must be UTF-8 text");
+}
+
+std::size_t ShardMeta::row_bytes() const {
+  std::size_t bytes = 0;
+  for (const ValueInfo &value : values)
+    bytes += shard::row_bytes(value) + (scaled(value) ? scale_bytes(value) : 0);
+  return bytes;
 }
 
 std::string difference(const ShardMeta &have, const ShardMeta &want) {
@@ -103,6 +139,8 @@ std::size_t Shard::feature_bytes() const {
   std::size_t bytes =
       file_offset.empty() ? 0 : static_cast<std::size_t>(file_offset.back() - file_offset.front());
   for (const Tensor &value : values) bytes += value.bytes();
+  for (const Tensor &scale : scales)
+    if (scale.data) bytes += scale.bytes();
   return bytes;
 }
 
@@ -113,19 +151,8 @@ void check_rows(const ShardMeta &meta, const Shard &rows) {
     throw Error("shard: " + std::to_string(n) + " records have " + std::to_string(rows.labels.size()) +
                 " labels, " + std::to_string(rows.rows.size()) + " rows and " +
                 std::to_string(rows.ids.size()) + " ids");
-  if (rows.values.size() != meta.values.size())
-    throw Error("shard: " + std::to_string(rows.values.size()) + " tensors for " +
-                std::to_string(meta.values.size()) + " values");
-  for (std::size_t i = 0; i < meta.values.size(); ++i) {
-    const ValueInfo &value = meta.values[i];
-    const Shape want = with_rows(count, value.shape);
-    const Tensor &have = rows.values[i];
-    if (have.dtype != value.dtype || have.shape != want)
-      throw Error("shard: value " + quoted(value.name) + " is " + to_string(have.shape) + " of " +
-                  std::string(name_of(have.dtype)) + ", but must be " + to_string(want) + " of " +
-                  std::string(name_of(value.dtype)));
-  }
-  if (meta.payload == Payload::files) check_files(rows, count);
+  check_values(meta, rows);
+  if (meta.ragged()) check_files(rows, count);
   const auto classes = static_cast<std::int64_t>(meta.classes.size());
   for (std::size_t i = 0; i < n; ++i) {
     if (rows.labels[i] < -1 || rows.labels[i] >= classes)
@@ -157,12 +184,17 @@ Shard slice(const ShardMeta &meta, const Shard &shard, std::int64_t begin, std::
   const auto view = [](const Tensor &whole, std::size_t offset, Shape shape) {
     return Tensor{whole.dtype, std::move(shape), {whole.data, whole.data.get() + offset}};
   };
+  const auto first_row = static_cast<std::size_t>(begin);
   for (std::size_t i = 0; i < shard.values.size(); ++i) {
     const ValueInfo &value = meta.values[i];
-    rows.values.push_back(view(shard.values[i], static_cast<std::size_t>(begin) * row_bytes(value),
-                               with_rows(end - begin, value.shape)));
+    rows.values.push_back(
+        view(shard.values[i], first_row * row_bytes(value), with_rows(end - begin, value.shape)));
+    if (shard.scales.empty()) continue;
+    rows.scales.push_back(meta.scaled(value) ? view(shard.scales[i], first_row * scale_bytes(value),
+                                                    with_rows(end - begin, codec::scale_shape(value.shape)))
+                                             : Tensor());
   }
-  if (meta.payload == Payload::files) {
+  if (meta.ragged()) {
     const std::int64_t first = shard.file_offset[static_cast<std::size_t>(begin)];
     for (std::int64_t i = begin; i <= end; ++i)
       rows.file_offset.push_back(shard.file_offset[static_cast<std::size_t>(i)] - first);
@@ -171,10 +203,78 @@ Shard slice(const ShardMeta &meta, const Shard &shard, std::int64_t begin, std::
   return rows;
 }
 
+namespace {
+
+void gather_files(const std::vector<RowRef> &rows, Shard &out) {
+  out.file_offset.push_back(0);
+  for (const RowRef &ref : rows)
+    out.file_offset.push_back(out.file_offset.back() +
+                              static_cast<std::int64_t>(ref.shard->file(ref.row).size()));
+  out.files = Tensor::empty(DType::u8, {out.file_offset.back()});
+  std::byte *to = out.files.data.get();
+  for (const RowRef &ref : rows) {
+    const std::string_view file = ref.shard->file(ref.row);
+    if (!file.empty()) std::memcpy(to, file.data(), file.size());
+    to += file.size();
+  }
+}
+
+/// Where the next row of each part of a row goes: of each value, and of its scales if it has some.
+struct Target {
+  std::byte *to;
+  std::size_t bytes;
+};
+
+std::vector<Target> make_values(const ShardMeta &meta, std::int64_t count, Shard &out) {
+  std::vector<Target> targets;
+  for (const ValueInfo &value : meta.values) {
+    out.values.push_back(Tensor::empty(value.dtype, with_rows(count, value.shape)));
+    targets.push_back({out.values.back().data.get(), row_bytes(value)});
+    if (meta.codec != "int8") continue;
+    out.scales.emplace_back();
+    if (!meta.scaled(value)) continue;
+    out.scales.back() = Tensor::empty(DType::f32, with_rows(count, codec::scale_shape(value.shape)));
+    targets.push_back({out.scales.back().data.get(), scale_bytes(value)});
+  }
+  return targets;
+}
+
+void copy_row(const ShardMeta &meta, const RowRef &ref, const std::vector<Target> &targets) {
+  std::size_t part = 0;
+  const auto copy = [&](const Tensor &column) {
+    const Target &target = targets[part++];
+    std::memcpy(target.to, column.data.get() + static_cast<std::size_t>(ref.row) * target.bytes,
+                target.bytes);
+  };
+  for (std::size_t v = 0; v < meta.values.size(); ++v) {
+    copy(ref.shard->values.at(v));
+    if (meta.scaled(meta.values[v])) copy(ref.shard->scales.at(v));
+  }
+}
+
+void gather_values(const ShardMeta &meta, const std::vector<RowRef> &rows, Shard &out) {
+  codec::FrameCoder coder = frame_coder(meta);
+  // Frames say how long their rows are; all of them before memory is asked for.
+  for (const RowRef &ref : rows)
+    if (!ref.shard->file_offset.empty()) coder.check(ref.shard->file(ref.row));
+  std::vector<Target> targets = make_values(meta, static_cast<std::int64_t>(rows.size()), out);
+  std::vector<std::byte *> places(targets.size());
+  for (const RowRef &ref : rows) {
+    if (ref.shard->file_offset.empty()) {
+      copy_row(meta, ref, targets);
+    } else {
+      for (std::size_t i = 0; i < targets.size(); ++i) places[i] = targets[i].to;
+      coder.decompress(ref.shard->file(ref.row), places);
+    }
+    for (Target &target : targets) target.to += target.bytes;
+  }
+}
+
+} // namespace
+
 Shard gather(const ShardMeta &meta, const std::vector<RowRef> &rows) {
   Shard out;
   out.meta = meta;
-  const auto count = static_cast<std::int64_t>(rows.size());
   for (const RowRef &ref : rows) {
     const auto row = static_cast<std::size_t>(ref.row);
     out.labels.push_back(ref.shard->labels.at(row));
@@ -182,29 +282,10 @@ Shard gather(const ShardMeta &meta, const std::vector<RowRef> &rows) {
     out.rows.push_back(ref.shard->rows.at(row));
     out.ids.push_back(ref.shard->ids.at(row));
   }
-  for (std::size_t v = 0; v < meta.values.size(); ++v) {
-    Tensor tensor = Tensor::empty(meta.values[v].dtype, with_rows(count, meta.values[v].shape));
-    const std::size_t bytes = row_bytes(meta.values[v]);
-    std::byte *to = tensor.data.get();
-    for (const RowRef &ref : rows) {
-      std::memcpy(to, ref.shard->values.at(v).data.get() + static_cast<std::size_t>(ref.row) * bytes, bytes);
-      to += bytes;
-    }
-    out.values.push_back(std::move(tensor));
-  }
-  if (meta.payload == Payload::files) {
-    out.file_offset.push_back(0);
-    for (const RowRef &ref : rows)
-      out.file_offset.push_back(out.file_offset.back() +
-                                static_cast<std::int64_t>(ref.shard->file(ref.row).size()));
-    out.files = Tensor::empty(DType::u8, {out.file_offset.back()});
-    std::byte *to = out.files.data.get();
-    for (const RowRef &ref : rows) {
-      const std::string_view file = ref.shard->file(ref.row);
-      std::memcpy(to, file.data(), file.size());
-      to += file.size();
-    }
-  }
+  if (meta.ragged())
+    gather_files(rows, out);
+  else
+    gather_values(meta, rows, out);
   return out;
 }
 

@@ -1,5 +1,7 @@
 // Shard <-> safetensors file.
 #include "cli/log.h"
+#include "codec/numbers.h"
+#include "shard/coding.h"
 #include "shard/sealed.h"
 #include "shard/shard.h"
 #include "json/bytes.h"
@@ -13,8 +15,10 @@ namespace {
 
 constexpr const char *kFormat = "tl-shard";
 constexpr const char *kValuePrefix = "value.";
-constexpr const char *kOwnTensors[] = {"label",     "record", "row",         "id",
-                                       "id_offset", "file",   "file_offset", "__metadata__"};
+constexpr const char *kScalePrefix = "scale.";
+constexpr const char *kZstd = "zstd"; // the frames, and how the metadata name the compression
+constexpr const char *kOwnTensors[] = {"label", "record",      "row",  "id",          "id_offset",
+                                       "file",  "file_offset", "zstd", "zstd_offset", "__metadata__"};
 
 Payload payload_of(const std::string &text, const std::string &origin) {
   for (const Payload payload : {Payload::values, Payload::rows, Payload::files})
@@ -32,6 +36,23 @@ ValueInfo value_of(const json::Value &item) {
   return value;
 }
 
+std::string scale_name(const ValueInfo &value) { return kScalePrefix + value.name; }
+
+void take_values(const SafeTensors &file, std::int64_t rows, const std::string &origin, Shard &shard) {
+  const auto tensor = [&](const std::string &name, DType dtype, const Shape &record) {
+    Shape shape{rows};
+    shape.insert(shape.end(), record.begin(), record.end());
+    return required(file, name, dtype, shape, origin);
+  };
+  for (const ValueInfo &value : shard.meta.values) {
+    shard.values.push_back(tensor(tensor_name(value.name), value.dtype, value.shape));
+    if (shard.meta.codec != name_of(codec::Number::int8)) continue;
+    shard.scales.push_back(shard.meta.scaled(value)
+                               ? tensor(scale_name(value), DType::f32, codec::scale_shape(value.shape))
+                               : Tensor());
+  }
+}
+
 /// Everything a shard's tensors and metadata say, once its checksum is known to be right.
 Shard shard_of(const SafeTensors &file, const std::string &origin) {
   Shard shard;
@@ -42,18 +63,15 @@ Shard shard_of(const SafeTensors &file, const std::string &origin) {
   // A file of this many rows has as many bytes; more would overflow what is built on the number.
   if (rows > std::int64_t{1} << 40)
     throw FormatError(origin + ": " + std::to_string(rows) + " rows are too many");
-  for (const ValueInfo &value : shard.meta.values) {
-    Shape shape{rows};
-    shape.insert(shape.end(), value.shape.begin(), value.shape.end());
-    shard.values.push_back(required(file, tensor_name(value.name), value.dtype, shape, origin));
-  }
+  if (!shard.meta.ragged()) take_values(file, rows, origin, shard);
   shard.labels = integers(file, "label", rows, origin);
   shard.rows = integers(file, "row", rows, origin);
   shard.records = digests(file, "record", rows, origin);
   shard.ids = strings(file, "id", rows, origin);
-  if (shard.meta.payload == Payload::files) {
-    shard.file_offset = offsets(file, "file", rows, origin);
-    shard.files = *file.find("file");
+  if (shard.meta.ragged()) {
+    const char *name = shard.meta.zstd ? kZstd : "file";
+    shard.file_offset = offsets(file, name, rows, origin);
+    shard.files = *file.find(name);
   }
   return shard;
 }
@@ -63,33 +81,44 @@ Shard shard_of(const SafeTensors &file, const std::string &origin) {
 std::string tensor_name(const std::string &value) {
   const bool taken =
       std::find(std::begin(kOwnTensors), std::end(kOwnTensors), value) != std::end(kOwnTensors);
-  return taken || value.rfind(kValuePrefix, 0) == 0 ? kValuePrefix + value : value;
+  const bool prefixed = value.rfind(kValuePrefix, 0) == 0 || value.rfind(kScalePrefix, 0) == 0;
+  return taken || prefixed ? kValuePrefix + value : value;
 }
 
 std::map<std::string, std::string> to_metadata(const ShardMeta &meta) {
   json::Value values = json::Value::array();
-  for (const ValueInfo &value : meta.values)
+  for (const ValueInfo &value : meta.values) {
     values.push_back({{"name", value.name},
                       {"tensor", tensor_name(value.name)},
                       {"hash", value.hash.hex()},
                       {"dtype", std::string(name_of(value.dtype))},
                       {"shape", value.shape}});
+    if (meta.scaled(value)) values.back()["scale"] = scale_name(value);
+  }
   json::Value classes = json::Value::array();
   for (const std::string &name : meta.classes) classes.push_back(json::escape_bytes(name));
-  return {{"payload", std::string(name_of(meta.payload))},
-          {"values", json::compact(values)},
-          {"codec", meta.codec},
-          {"preprocess", meta.preprocess},
-          {"preprocess_digest", meta.preprocess_digest.hex()},
-          {"plan", meta.plan.hex()},
-          {"classes", json::compact(classes)},
-          {"key", meta.key().hex()}};
+  std::map<std::string, std::string> metadata = {{"payload", std::string(name_of(meta.payload))},
+                                                 {"values", json::compact(values)},
+                                                 {"codec", meta.codec},
+                                                 {"preprocess", meta.preprocess},
+                                                 {"preprocess_digest", meta.preprocess_digest.hex()},
+                                                 {"plan", meta.plan.hex()},
+                                                 {"classes", json::compact(classes)},
+                                                 {"key", meta.key().hex()}};
+  if (meta.zstd) metadata["compression"] = kZstd;
+  return metadata;
 }
 
 ShardMeta meta_from_metadata(const std::map<std::string, std::string> &metadata, const std::string &origin) {
   ShardMeta meta;
   meta.payload = payload_of(required(metadata, "payload", origin), origin);
   meta.codec = required(metadata, "codec", origin);
+  if (const auto compression = metadata.find("compression"); compression != metadata.end()) {
+    if (compression->second != kZstd)
+      throw NewerVersion(origin + ": compressed by '" + cli::printable(compression->second) +
+                         "', which this version does not know; upgrade");
+    meta.zstd = true;
+  }
   meta.preprocess = required(metadata, "preprocess", origin);
   const json::Value values =
       json::parse(required(metadata, "values", origin), origin + ": metadata 'values'");
@@ -121,20 +150,24 @@ std::uint64_t write_shard(const Shard &shard, const ByteSink &sink) {
   file.metadata["shard"] = std::to_string(shard.number);
   file.metadata["skipped"] = std::to_string(shard.skipped);
   file.metadata["rows"] = std::to_string(shard.size());
-  for (std::size_t i = 0; i < shard.values.size(); ++i)
-    file.tensors.push_back({tensor_name(shard.meta.values[i].name), shard.values[i]});
+  for (std::size_t i = 0; i < shard.values.size(); ++i) {
+    const ValueInfo &value = shard.meta.values[i];
+    file.tensors.push_back({tensor_name(value.name), shard.values[i]});
+    if (shard.meta.scaled(value)) file.tensors.push_back({scale_name(value), shard.scales[i]});
+  }
   file.tensors.push_back({"label", to_tensor(shard.labels)});
   file.tensors.push_back({"row", to_tensor(shard.rows)});
   file.tensors.push_back({"record", to_tensor(shard.records)});
   add_strings(file, "id", shard.ids);
-  if (shard.meta.payload == Payload::files) {
-    file.tensors.push_back({"file", shard.files});
-    file.tensors.push_back({"file_offset", to_tensor(shard.file_offset)});
+  if (shard.meta.ragged()) {
+    const std::string name = shard.meta.zstd ? kZstd : "file";
+    file.tensors.push_back({name, shard.files});
+    file.tensors.push_back({name + "_offset", to_tensor(shard.file_offset)});
   }
   return write_sealed(std::move(file), kFormat, sink);
 }
 
-Shard parse_shard(const Block &block, const std::string &origin) {
+Shard parse_stored_shard(const Block &block, const std::string &origin) {
   Shard shard = shard_of(parse_sealed(block, kFormat, origin), origin);
   try {
     check_rows(shard.meta, shard);
@@ -142,6 +175,17 @@ Shard parse_shard(const Block &block, const std::string &origin) {
     throw FormatError(origin + ": " + error.what());
   }
   return shard;
+}
+
+Shard read_stored_shard(const std::string &path) { return parse_stored_shard(map_file(path), path); }
+
+Shard parse_shard(const Block &block, const std::string &origin) {
+  const Shard stored = parse_stored_shard(block, origin);
+  try {
+    return unpack(stored);
+  } catch (const FormatError &error) {
+    throw FormatError(origin + ": " + error.what());
+  }
 }
 
 Shard read_shard(const std::string &path) { return parse_shard(map_file(path), path); }
