@@ -8,13 +8,17 @@ TL_BUILD_PACKAGES=(
   libtorch-dev
   libopenblas0 # LibTorch calls whatever libblas.so.3 is installed; the reference BLAS is 30 times slower
   libopencv-dev # the modules' own packages lack OpenCVConfig.cmake
-  libjpeg-dev libpng-dev libtiff-dev zlib1g-dev
-  libcli11-dev nlohmann-json3-dev libvalijson-dev libxxhash-dev
+  libjpeg-dev libpng-dev libtiff-dev zlib1g-dev libarchive-dev
+  libcli11-dev nlohmann-json3-dev libvalijson-dev libxxhash-dev libzstd-dev
   doctest-dev
 )
 TL_TEST_PACKAGES=(
   python3 python3-numpy python3-pil python3-jsonschema python3-torch python3-torchvision
   clang-format shellcheck mandoc zsh
+)
+# An object store on one machine, for tests/cli/object.sh: scripts/swift.
+TL_SWIFT_PACKAGES=(
+  swift-proxy swift-account swift-container swift-object memcached curl python3-swiftclient
 )
 TL_QUICKSTART_PACKAGES=(
   python3 python3-torchvision dataset-fashion-mnist
