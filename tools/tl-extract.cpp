@@ -23,7 +23,7 @@ constexpr const char *kExamples =
     "  tl-extract --model resnet18.pt --cut layer3 --preprocess imagenet photos/ -o layer3/";
 
 struct Arguments {
-  std::string plan, dataset, output, model, cut, preprocess, order, report;
+  std::string plan, dataset, output, model, cut, codec, preprocess, order, report;
   std::int64_t batch = 0, rows_per_shard = 1024;
   std::uint64_t seed = 0;
   std::size_t threads = 0;
@@ -60,6 +60,9 @@ void add_options(CLI::App &app, Arguments &arguments) {
   app.add_option("--model", arguments.model, "TorchScript file (default: the plan's)")->type_name("FILE");
   app.add_option("--cut", arguments.cut, "Without a plan: values joined by '+', 'input', or 'files'")
       ->type_name("NAME");
+  app.add_option("--codec", arguments.codec,
+                 "Without a plan: how values are written (default: fp32; u8 for pictures at 'input')")
+      ->check(CLI::IsMember(tl::codec::names()));
   app.add_option("--preprocess", arguments.preprocess,
                  "Without a plan: preset, settings, or JSON file (default: by the data)")
       ->type_name("HOW");
@@ -82,15 +85,18 @@ void add_options(CLI::App &app, Arguments &arguments) {
 
 void check(const Arguments &arguments) {
   const bool planned = !arguments.plan.empty();
-  if (planned && (!arguments.cut.empty() || !arguments.preprocess.empty()))
+  if (planned && !(arguments.cut.empty() && arguments.codec.empty() && arguments.preprocess.empty()))
     throw tl::UsageError(
-        "the plan says where to cut and how to preprocess; leave out --cut and --preprocess");
+        "the plan says where to cut, in which codec, and how to preprocess; leave out --cut, "
+        "--codec and --preprocess");
   if (!planned && arguments.cut.empty())
     throw tl::UsageError("what is to be extracted? give --plan FILE, or --model FILE --cut NAME");
   if (!planned && arguments.cut != "files" && arguments.model.empty())
     throw tl::UsageError("without a plan, --cut " + arguments.cut + " needs --model FILE");
-  if (!planned && arguments.cut == "files" && !(arguments.model.empty() && arguments.preprocess.empty()))
-    throw tl::UsageError("--cut files ships the records as they are; leave out --model and --preprocess");
+  if (!planned && arguments.cut == "files" &&
+      !(arguments.model.empty() && arguments.codec.empty() && arguments.preprocess.empty()))
+    throw tl::UsageError(
+        "--cut files ships the records as they are; leave out --model, --codec and --preprocess");
   if (arguments.plan == "-" && arguments.dataset == "-")
     throw tl::UsageError("the plan and the list of records cannot both come from stdin");
   if (arguments.output == "-" && arguments.report == "-")
@@ -120,7 +126,9 @@ tl::extract::Prefix make_prefix(const Arguments &arguments, const std::optional<
   const tl::model::Model model = tl::model::load_model(
       arguments.model, tl::extract::input_spec(preprocess, dataset), preprocess.digest());
   const std::vector<bool> all(model.graph.values.size(), true);
-  return {model, tl::graph::find_cut(model.graph, all, arguments.cut), preprocess};
+  std::optional<tl::codec::Codec> codec;
+  if (!arguments.codec.empty()) codec = tl::codec::codec_from_name(arguments.codec);
+  return {model, tl::graph::find_cut(model.graph, all, arguments.cut), preprocess, codec};
 }
 
 void print_notes(const tl::extract::ExtractReport &report) {

@@ -4,6 +4,7 @@
 #include "cli/log.h"
 #include "extract/input.h"
 #include "plan/link.h"
+#include "profile/codecs.h"
 #include "profile/data.h"
 #include "profile/host.h"
 #include "profile/model.h"
@@ -162,6 +163,11 @@ tl::plan::Profile profile_model(Arguments &arguments) {
   tl::profile::MeasuredModel measured = tl::profile::measure_model(model, preprocess, options);
   print_notes(measured.notes);
   profile.model = std::move(measured.profile);
+  tl::profile::CodecOptions codecs;
+  codecs.seconds = arguments.seconds / 4;
+  tl::profile::MeasuredCodecs coded = tl::profile::measure_codecs(model, preprocess, dataset, codecs);
+  print_notes(coded.notes);
+  profile.model->codecs = std::move(coded.profile);
   return profile;
 }
 

@@ -19,6 +19,12 @@ std::string name_of(Codec codec) {
   return codec.zstd ? name.append(kZstd) : name;
 }
 
+std::vector<std::string> names() {
+  std::vector<std::string> names;
+  for (const Codec codec : kCodecs) names.push_back(name_of(codec));
+  return names;
+}
+
 Number number_from_name(std::string_view name) {
   const auto *const found = std::find(kNumbers.begin(), kNumbers.end(), name);
   if (found == kNumbers.end())

@@ -5,6 +5,7 @@
 #include <array>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tl::codec {
 
@@ -38,6 +39,9 @@ inline constexpr std::array<Codec, 8> kCodecs = {{{Number::fp32, false},
                                                   {Number::int8, true},
                                                   {Number::u8, false},
                                                   {Number::u8, true}}};
+
+/// The names of all of them, for options.
+std::vector<std::string> names();
 
 /// "fp32", "bf16", "int8", "u8".
 std::string_view name_of(Number number);

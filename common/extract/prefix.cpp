@@ -2,6 +2,7 @@
 
 #include "cli/error.h"
 #include "model/tensors.h"
+#include "shard/coding.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -84,8 +85,8 @@ Tensor stack(const std::vector<data::Encoded> &records, const shard::ValueInfo &
 
 } // namespace
 
-void Prefix::set_values(const model::Model &model, const graph::Cut &cut, plan::Codec codec) {
-  const bool pixels = codec == plan::Codec::u8;
+void Prefix::set_values(const model::Model &model, const graph::Cut &cut, codec::Codec codec) {
+  const bool pixels = codec.number == codec::Number::u8;
   form_ = pixels ? data::Form::pixels : data::Form::input;
   plan::Plan described; // so that shards made with and without a plan name the same one
   described.kind = plan::CutKind::values;
@@ -93,20 +94,25 @@ void Prefix::set_values(const model::Model &model, const graph::Cut &cut, plan::
   for (const graph::ValueId id : cut.values) {
     const graph::Value &value = model.graph.values[static_cast<std::size_t>(id)];
     described.values.push_back({value.name, value.hash, value.dtype, value.shape});
-    meta_.values.push_back({value.name, value.hash, pixels ? DType::u8 : value.dtype, value.shape});
+    computed_.values.push_back({value.name, value.hash, pixels ? DType::u8 : value.dtype, value.shape});
   }
-  meta_.codec = std::string(name_of(codec));
-  meta_.preprocess = json::compact(data::to_json(preprocess_));
-  meta_.preprocess_digest = preprocess_.digest();
-  meta_.plan = described.digest();
+  computed_.codec = name_of(pixels ? codec::Number::u8 : codec::Number::fp32);
+  computed_.preprocess = json::compact(data::to_json(preprocess_));
+  computed_.preprocess_digest = preprocess_.digest();
+  computed_.plan = described.digest();
+  meta_ = shard::coded(computed_, codec);
   if (!is_input(cut.values))
     program_ = std::make_shared<model::FrozenProgram>(model, std::vector<graph::ValueId>{0}, cut.values);
 }
 
-Prefix::Prefix(const model::Model &model, const graph::Cut &cut, const data::Preprocess &preprocess)
+Prefix::Prefix(const model::Model &model, const graph::Cut &cut, const data::Preprocess &preprocess,
+               std::optional<codec::Codec> codec)
     : preprocess_(preprocess) {
   const bool pixels = is_input(cut.values) && preprocess.kind == data::InputKind::image;
-  set_values(model, cut, pixels ? plan::Codec::u8 : plan::Codec::fp32);
+  if (!codec) codec = pixels ? codec::Codec::u8 : codec::Codec::fp32;
+  if (codec->number == codec::Number::u8 && !pixels)
+    throw UsageError("the codec " + name_of(*codec) + " is for pictures cut at 'input' only");
+  set_values(model, cut, *codec);
 }
 
 Prefix Prefix::of_records(const data::Dataset &dataset) {
@@ -120,6 +126,7 @@ Prefix Prefix::of_records(const data::Dataset &dataset) {
   plan::Plan described;
   described.kind = plan::CutKind::files;
   prefix.meta_.plan = described.digest();
+  prefix.computed_ = prefix.meta_;
   return prefix;
 }
 
@@ -131,7 +138,8 @@ Prefix Prefix::of_plan(const plan::Plan &plan, const std::string &origin, const 
   prefix.preprocess_ = data::preprocess_from_json(plan.preprocess, origin);
   const Digest preprocessing = prefix.preprocess_.digest();
   const bool input_alone = plan.values.size() == 1 && plan.values[0].name == "input";
-  if (plan.codec == plan::Codec::u8 && (!input_alone || prefix.preprocess_.kind != data::InputKind::image))
+  if (plan.codec.number == codec::Number::u8 &&
+      (!input_alone || prefix.preprocess_.kind != data::InputKind::image))
     throw FormatError(origin + ": /codec: u8 is for pictures cut at 'input' only");
   const std::string &path = model_path.empty() ? plan.storage_model_path : model_path;
   const model::Model model =
@@ -155,7 +163,7 @@ std::vector<Tensor> Prefix::run(const data::Batch &batch) const {
   }
   const auto rows = static_cast<std::int64_t>(batch.size());
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const shard::ValueInfo &want = meta_.values[i];
+    const shard::ValueInfo &want = computed_.values[i];
     if (values[i].dtype != want.dtype || values[i].shape != with_rows(rows, want.shape))
       throw Error("value " + quoted(want.name) + " of a batch of " + std::to_string(rows) + " is " +
                   to_string(values[i].shape) + " of " + std::string(name_of(values[i].dtype)) + ", where " +

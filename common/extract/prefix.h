@@ -9,6 +9,7 @@
 #include "shard/shard.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,29 +26,34 @@ public:
   static Prefix of_plan(const plan::Plan &plan, const std::string &origin, const std::string &model_path,
                         const data::Dataset &dataset);
 
-  /// Up to `cut` of a model; pixels that can be shipped in one byte each are. The cut is legal.
-  Prefix(const model::Model &model, const graph::Cut &cut, const data::Preprocess &preprocess);
+  /// Up to `cut` of a model, which is legal. Without a codec, pixels that can be shipped in one byte
+  /// each are, and other values as they are computed. Throws UsageError for a codec that is not for these
+  /// values.
+  Prefix(const model::Model &model, const graph::Cut &cut, const data::Preprocess &preprocess,
+         std::optional<codec::Codec> codec = {});
 
   /// The records as they are stored.
   static Prefix of_records(const data::Dataset &dataset);
 
-  /// Without the classes, which are the data set's.
+  /// Of what is written, without the classes, which are the data set's.
   const shard::ShardMeta &meta() const { return meta_; }
+  /// The same of what run() gives: before the codec.
+  const shard::ShardMeta &computed() const { return computed_; }
   /// What the loader is to deliver.
   data::Form form() const { return form_; }
   const data::Preprocess &preprocess() const { return preprocess_; }
   /// Operators that run; 0 without a network.
   int operators() const { return program_ ? program_->operators() : 0; }
 
-  /// The features of a batch, one tensor for each of meta().values with a row per record. Throws
-  /// Error if the network gives something else than meta() says. Thread-safe.
+  /// The features of a batch, one tensor for each of computed().values with a row per record. Throws
+  /// Error if the network gives something else. Thread-safe. shard::encode() writes them as meta() says.
   std::vector<Tensor> run(const data::Batch &batch) const;
 
 private:
   Prefix() = default;
-  void set_values(const model::Model &model, const graph::Cut &cut, plan::Codec codec);
+  void set_values(const model::Model &model, const graph::Cut &cut, codec::Codec codec);
 
-  shard::ShardMeta meta_;
+  shard::ShardMeta meta_, computed_;
   data::Form form_ = data::Form::encoded;
   data::Preprocess preprocess_;
   std::shared_ptr<const model::FrozenProgram> program_; // null: no network runs

@@ -23,7 +23,8 @@ struct Algorithm {
 };
 
 /// All of them, the default first:
-/// "pipelined": least total time of all epochs, tiers overlapping.
+/// "pipelined": least total time of all epochs, tiers overlapping. The only one that weighs codecs; the
+///              others choose among the cuts as they cross without further ado.
 /// "sum":       the same with the tiers one after the other (Neurosurgeon's estimate).
 /// "hapi":      HAPI (arXiv 2210.08650), its pipelined estimate of one epoch over cuts of at least
 ///              one layer, those over the compute side's memory screened out; if no pushdown is

@@ -15,17 +15,18 @@ bool is_image(const Problem &problem) {
   return kind == preprocess.end() || *kind == "image";
 }
 
+bool is_input(const graph::Cut &cut) { return cut.values == std::vector<graph::ValueId>{0}; }
+
 } // namespace
 
 CostModel::CostModel(const Problem &problem)
-    : problem_(problem), storage_(problem.storage_model, problem.storage_host, problem.graph),
+    : problem_(problem), codecs_(problem.storage_model, problem.compute_model, problem.codecs),
+      storage_(problem.storage_model, problem.storage_host, problem.graph),
       compute_(problem.compute_model, problem.compute_host, problem.graph) {
   const std::vector<bool> frozen = graph::frozen(problem.graph);
   deepest_ = graph::deepest_cut(problem.graph, frozen);
   cuts_ = graph::enumerate_cuts(problem.graph, frozen);
-  for (const Candidate &candidate : candidates())
-    if (candidate.kind == CutKind::values && candidate.cut.position == deepest_.position)
-      cache_bytes_ = candidate.bytes;
+  cache_bytes_ = static_cast<double>(deepest_.bytes);
   const double bytes = cache_bytes_ * static_cast<double>(problem.workload.records);
   cached_share_ = bytes > 0 ? std::min(1.0, static_cast<double>(problem.limits.cache_bytes) / bytes) : 0;
 }
@@ -33,13 +34,21 @@ CostModel::CostModel(const Problem &problem)
 std::vector<Candidate> CostModel::candidates() const {
   std::vector<Candidate> result;
   for (const graph::Cut &cut : cuts_) {
-    const bool input = cut.values == std::vector<graph::ValueId>{0};
-    if (input && problem_.storage_data)
-      result.push_back({CutKind::files, cut, Codec::fp32, problem_.storage_data->bytes_per_record});
-    const bool pixels = input && is_image(problem_);
-    result.push_back({CutKind::values, cut, pixels ? Codec::u8 : Codec::fp32,
-                      static_cast<double>(pixels ? element_count(problem_.graph.input().shape) : cut.bytes)});
+    if (is_input(cut) && problem_.storage_data && !problem_.codecs.only) {
+      const double bytes = problem_.storage_data->bytes_per_record;
+      result.push_back({{Codec::fp32, bytes, bytes, 0, 0, 0}, CutKind::files, cut});
+    }
+    const std::vector<Candidate> here = candidates(cut);
+    result.insert(result.end(), here.begin(), here.end());
   }
+  return result;
+}
+
+/// The cut in each codec.
+std::vector<Candidate> CostModel::candidates(const graph::Cut &cut) const {
+  std::vector<Candidate> result;
+  for (const CodedCut &coded : codecs_.of(problem_.graph, cut, is_input(cut) && is_image(problem_)))
+    result.push_back({coded, CutKind::values, cut, !result.empty()});
   return result;
 }
 
@@ -63,7 +72,8 @@ double CostModel::load_seconds(double bytes) const {
 
 double CostModel::later_seconds(const Candidate &candidate, double compute) const {
   const double hot = std::max(load_seconds(cache_bytes_), compute_seconds(compute_, deepest_.position));
-  const double cold = std::max(load_seconds(candidate.bytes), compute);
+  const double decode = (candidate.decode - candidate.stored_decode) / problem_.compute_host.cores;
+  const double cold = std::max(load_seconds(candidate.stored_bytes), compute - decode);
   return cached_share_ * hot + (1 - cached_share_) * cold;
 }
 
@@ -89,7 +99,10 @@ Prediction CostModel::predict(const Candidate &candidate, std::int64_t batch) co
     p.compute += decode_seconds(problem_.compute_host, problem_.compute_data);
   } else {
     const double prefix = storage_.prefix_seconds(candidate.cut.position, batch) / static_cast<double>(batch);
-    p.storage = std::max(read, prefix + decode_seconds(problem_.storage_host, problem_.storage_data));
+    const double decode = decode_seconds(problem_.storage_host, problem_.storage_data);
+    const double encode = candidate.encode / problem_.storage_host.cores;
+    p.storage = std::max({read, candidate.encode, prefix + decode + encode});
+    p.compute = std::max(candidate.decode, p.compute + candidate.decode / problem_.compute_host.cores);
     p.storage_memory = storage_.prefix_memory(candidate.cut.position, batch);
   }
   p.later = later_seconds(candidate, p.compute);
@@ -130,8 +143,10 @@ Option CostModel::choose_batch(const Candidate &candidate) const {
 }
 
 Option CostModel::all_in_storage() const {
-  std::vector<Option> all = options();
-  Option option = std::move(all.back()); // the deepest cut
+  const std::vector<Candidate> deepest = candidates(deepest_);
+  if (deepest.empty())
+    throw Error("the codec " + name_of(*problem_.codecs.only) + " was not measured at the deepest cut");
+  Option option = choose_batch(deepest.front());
   Prediction &p = option.predicted;
   const double step = compute_seconds(storage_, deepest_.position);
   p.link = p.bytes = 0;

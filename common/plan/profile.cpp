@@ -30,18 +30,36 @@ json::Value to_json(const Segment &segment) {
   return result;
 }
 
+json::Value to_json(const CodecProfile &profile) {
+  json::Value values = json::Value::array();
+  for (const ValueCodecs &value : profile.values) {
+    json::Value codecs = json::Value::array();
+    for (const CodecCost &cost : value.codecs)
+      codecs.push_back({{"codec", name_of(cost.codec)},
+                        {"bytes", cost.bytes},
+                        {"encode_seconds", cost.encode_seconds},
+                        {"decode_seconds", cost.decode_seconds},
+                        {"rms_error", cost.rms_error},
+                        {"max_error", cost.max_error}});
+    values.push_back({{"name", value.name}, {"hash", value.hash.hex()}, {"codecs", codecs}});
+  }
+  return {{"records", profile.records}, {"real", profile.real}, {"values", values}};
+}
+
 json::Value to_json(const ModelProfile &model) {
   json::Value segments = json::Value::array();
   for (const Segment &segment : model.measured.segments) segments.push_back(to_json(segment));
-  return {{"path", model.path},
-          {"file_digest", model.file_digest.hex()},
-          {"preprocess", model.preprocess},
-          {"graph", graph::to_json(model.graph)},
-          {"measured",
-           {{"threads", model.measured.threads},
-            {"batches", model.measured.batches},
-            {"segments", segments},
-            {"whole_seconds", model.measured.whole_seconds}}}};
+  json::Value result = {{"path", model.path},
+                        {"file_digest", model.file_digest.hex()},
+                        {"preprocess", model.preprocess},
+                        {"graph", graph::to_json(model.graph)},
+                        {"measured",
+                         {{"threads", model.measured.threads},
+                          {"batches", model.measured.batches},
+                          {"segments", segments},
+                          {"whole_seconds", model.measured.whole_seconds}}}};
+  if (model.codecs) result["codecs"] = to_json(*model.codecs);
+  return result;
 }
 
 json::Value to_json(const DataProfile &data) {
@@ -122,6 +140,24 @@ Measurement measurement_from_json(const json::Value &document, int nodes, const 
   return measured;
 }
 
+CodecProfile codecs_from_json(const json::Value &document) {
+  CodecProfile profile;
+  profile.records = document.at("records").get<std::int64_t>();
+  profile.real = document.at("real").get<bool>();
+  for (const json::Value &item : document.at("values")) {
+    ValueCodecs value;
+    value.name = item.at("name").get<std::string>();
+    value.hash = Digest::from_hex(item.at("hash").get<std::string>());
+    for (const json::Value &cost : item.at("codecs"))
+      value.codecs.push_back({codec::codec_from_name(cost.at("codec").get<std::string>()),
+                              cost.at("bytes").get<double>(), cost.at("encode_seconds").get<double>(),
+                              cost.at("decode_seconds").get<double>(), cost.at("rms_error").get<double>(),
+                              cost.at("max_error").get<double>()});
+    profile.values.push_back(std::move(value));
+  }
+  return profile;
+}
+
 ModelProfile model_from_json(const json::Value &document, const std::string &origin) {
   ModelProfile model;
   model.path = document.at("path").get<std::string>();
@@ -130,6 +166,7 @@ ModelProfile model_from_json(const json::Value &document, const std::string &ori
   model.graph = graph::from_json(document.at("graph"), origin + ": /model");
   model.measured = measurement_from_json(document.at("measured"), static_cast<int>(model.graph.nodes.size()),
                                          origin + ": /model/measured");
+  if (document.contains("codecs")) model.codecs = codecs_from_json(document["codecs"]);
   return model;
 }
 

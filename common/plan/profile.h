@@ -4,6 +4,7 @@
 // be measured alone. Seconds and bytes are means of what was measured, never assumptions.
 #pragma once
 
+#include "codec/codec.h"
 #include "graph/graph.h"
 #include "json/document.h"
 
@@ -49,12 +50,35 @@ struct Measurement {
   std::vector<double> whole_seconds; // the whole model frozen and optimised, per batch size
 };
 
+/// What a codec does to a value, for one record on one thread.
+struct CodecCost {
+  codec::Codec codec;
+  double bytes = 0; // written
+  double encode_seconds = 0;
+  double decode_seconds = 0;
+  double rms_error = 0; // of the decoded values: the difference's root mean square / the values'
+  double max_error = 0; // the largest difference / the largest magnitude
+};
+
+struct ValueCodecs {
+  std::string name;
+  Digest hash;
+  std::vector<CodecCost> codecs;
+};
+
+struct CodecProfile {
+  std::int64_t records = 0;
+  bool real = false; // they were from a data set, not made up
+  std::vector<ValueCodecs> values;
+};
+
 struct ModelProfile {
   std::string path;
   Digest file_digest;     // hash of the model file's bytes
   json::Value preprocess; // data::to_json(Preprocess)
   graph::Graph graph;     // with hashes under that preprocessing
   Measurement measured;
+  std::optional<CodecProfile> codecs;
 };
 
 struct DataProfile {

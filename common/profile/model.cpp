@@ -8,6 +8,7 @@
 #include "model/program.h"
 #include "model/tensors.h"
 #include "profile/memory.h"
+#include "profile/records.h"
 #include "profile/segments.h"
 #include "profile/training.h"
 #include "runtime/clock.h"
@@ -43,13 +44,6 @@ Digest hash_file(const std::string &path) {
     hasher.raw(block.data(), n);
     if (n < block.size()) return hasher.digest();
   }
-}
-
-at::Tensor random_records(const model::InputSpec &input, std::int64_t batch) {
-  std::vector<std::int64_t> sizes = input.shape;
-  sizes.insert(sizes.begin(), batch);
-  // Token ids 0 and 1 exist in every vocabulary.
-  return input.dtype == DType::i64 ? torch::randint(0, 2, sizes, at::kLong) : torch::randn(sizes);
 }
 
 std::string rounded(double value) {

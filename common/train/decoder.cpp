@@ -2,6 +2,7 @@
 
 #include "cli/error.h"
 #include "cli/log.h"
+#include "shard/coding.h"
 
 #include <algorithm>
 #include <cstring>
@@ -21,8 +22,9 @@ Decoder::Decoder(shard::ShardMeta meta, const data::Preprocess &preprocess, std:
 Decoder::Result Decoder::decode(const shard::Shard &shard) {
   if (meta_.payload != shard::Payload::values) return prepare(shard);
   Result result;
-  for (const Tensor &value : shard.values)
-    result.values.push_back(passes() ? value : data::normalise(preprocess_, value));
+  result.values = shard::decode(meta_, shard);
+  if (meta_.codec == name_of(codec::Number::u8))
+    for (Tensor &value : result.values) value = data::normalise(preprocess_, value);
   result.good.resize(static_cast<std::size_t>(shard.size()));
   std::iota(result.good.begin(), result.good.end(), 0);
   return result;

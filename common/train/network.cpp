@@ -4,6 +4,7 @@
 #include "graph/cut.h"
 #include "model/load.h"
 #include "model/tensors.h"
+#include "shard/coding.h"
 
 #include <torch/torch.h>
 
@@ -54,8 +55,9 @@ void check_features(const Network &network, const shard::ShardMeta &meta, const 
     const shard::ValueInfo &have = meta.values[i];
     const graph::Value &need = graph.values[static_cast<std::size_t>(network.arriving[i])];
     // Pixels are scaled here, so their type is not the value's; the hash covers it.
-    const bool pixels = meta.codec == "u8";
-    if (have.hash == need.hash && have.shape == need.shape && (pixels || have.dtype == need.dtype)) continue;
+    const bool pixels = meta.codec == name_of(codec::Number::u8);
+    const bool same_type = pixels || shard::decoded_dtype(meta, have) == need.dtype;
+    if (have.hash == need.hash && have.shape == need.shape && same_type) continue;
     throw FormatError(origin + ": its '" + have.name + "' (" + describe(have) + ") is not the '" + need.name +
                       "' of " + network.model.path + " (" + describe(need) +
                       "): the features were made from another model or preprocessing; extract them again");

@@ -91,14 +91,14 @@ TEST_CASE("a cut can be forced") {
   refused<UsageError>(request, "tl-profile data");
 }
 
-TEST_CASE("when everything is trained, pixels are cached and every cut is the input") {
+TEST_CASE("when everything is trained, normalised pixels are cached and every cut is the input") {
   plan::Request request = make_request(chain());
   request.scheme.train = ".";
   request.algorithm = "freeze";
   const plan::Plan plan = plan::make_plan(request);
   CHECK(plan.cut_name() == "input");
   CHECK(plan.cache.values == std::vector<std::string>{"input"});
-  CHECK(plan.cache.bytes_per_record == 3 * 64);
+  CHECK(plan.cache.bytes_per_record == 4 * 3 * 64);
 }
 
 TEST_CASE("profiles of different things are refused") {
