@@ -1,6 +1,7 @@
 // Private to common/data: what the readers of the kinds of sources hand to Dataset.
 #pragma once
 
+#include "data/file_reader.h"
 #include "data/source.h"
 
 #include <cstdint>
@@ -11,15 +12,25 @@ namespace tl::data {
 
 struct Listing {
   Content content = Content::files;
-  std::string root; // folder that relative ids start from
+  std::shared_ptr<const FileReader> files; // of Content::files
   std::vector<Record> records;
   std::vector<std::string> classes;
   Tensor table;                   // rows and tokens: {N, ...}, in memory or mapped
   Shape row_shape;                // of one row
-  std::vector<std::int64_t> rows; // which row each record is; empty for files
+  std::vector<std::int64_t> rows; // which row each record is; may be empty for files
   std::int64_t hidden = 0;
   std::vector<std::string> notes;
 };
+
+/// A file that is to be a record: its path below the data set's folder, and its entry in Listing::rows
+/// (-1 when none is needed).
+struct ListedFile {
+  std::string path;
+  std::int64_t row = -1;
+};
+/// Adds records and classes as a folder of such files has them: the first part of a path is the class,
+/// classes and then files stand in bytewise order. `folders`: further classes, which may have no file.
+void list_by_folder(Listing &listing, std::vector<ListedFile> files, const std::vector<std::string> &folders);
 
 Listing list_folder(const std::string &folder);
 /// `format`: "csv", "list" or "list0". Relative paths start at the file's folder.

@@ -4,15 +4,13 @@
 #include "cli/io.h"
 #include "cli/log.h"
 #include "data/listing.h"
+#include "data/source_tar.h"
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
-#include <fcntl.h>
 #include <filesystem>
 #include <map>
 #include <numeric>
-#include <sys/stat.h>
 #include <unordered_set>
 
 namespace tl::data {
@@ -22,7 +20,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::size_t kMaxListBytes = std::size_t{1} << 30;
-constexpr std::int64_t kMaxFileBytes = std::int64_t{1} << 30;
 constexpr std::size_t kMaxRecords = UINT32_MAX;
 constexpr std::int64_t kMaxRange = 100'000;
 
@@ -31,44 +28,87 @@ bool has_suffix(const std::string &text, const std::string &suffix) {
          text.compare(text.size() - suffix.size(), suffix.size(), suffix) == 0;
 }
 
+/// True for "auto" and the kinds of tars.
+bool may_be_tar(const std::string &format) { return format == "auto" || is_tar_format(format); }
+
+Listing list_tar_set(const std::vector<std::string> &paths, SourceOptions options) {
+  std::vector<TarInput> tars;
+  for (const std::string &path : paths) tars.push_back(tar_at(path));
+  return list_tars(tars, options, true);
+}
+
+/// A folder of tars, or of files.
+Listing list_plain_folder(const std::string &folder, SourceOptions options) {
+  options.split.clear(); // is this folder
+  std::vector<std::string> tars;
+  if (may_be_tar(options.format)) tars = tars_in_folder(folder, options.format != "auto");
+  if (tars.empty() && is_tar_format(options.format)) throw Error(folder + ": holds no tar");
+  for (std::string &tar : tars) tar = (fs::path(folder) / tar).string();
+  return tars.empty() ? list_folder(folder) : list_tar_set(tars, options);
+}
+
 Listing list_directory(const std::string &folder, const SourceOptions &options) {
-  if (options.format != "folder") {
+  if (options.format == "auto" || options.format == "idx") {
     const std::string images = find_idx(folder, options.split);
     if (!images.empty()) return list_idx(images);
     if (options.format == "idx") throw Error(folder + ": no *-images-idx3-ubyte file in this folder");
   }
-  if (options.split.empty()) return list_folder(folder);
+  if (options.split.empty()) return list_plain_folder(folder, options);
   const std::string part = (fs::path(folder) / options.split).string();
   std::error_code failed;
   if (!fs::is_directory(part, failed))
     throw UsageError(folder + ": has no sub-folder '" + options.split + "' for that split");
-  return list_folder(part);
+  return list_plain_folder(part, options);
+}
+
+/// The first bytes of a regular file; those of a pipe would be lost.
+std::string first_bytes(const std::string &path) {
+  std::error_code failed;
+  if (path == "-" || !fs::is_regular_file(path, failed)) return "";
+  const cli::Descriptor file = cli::open_input(path);
+  std::string head(static_cast<std::size_t>(kTarBlock), '\0');
+  head.resize(cli::read_full(file.get(), head.data(), head.size(), path));
+  return head;
+}
+
+bool is_idx_name(const std::string &path) {
+  return path.find("idx") != std::string::npos && path.find("ubyte") != std::string::npos;
 }
 
 Listing list_file(const std::string &spec, const SourceOptions &options) {
   std::string format = options.format;
+  if (is_tar_format(format) || (format == "auto" && resembles_tar(first_bytes(spec)) && !is_idx_name(spec)))
+    return list_tars({tar_at(spec)}, options, false);
   if (!options.split.empty()) throw UsageError(spec + ": is a file; a split can be chosen in a folder only");
   if (format == "auto" && has_suffix(spec, ".safetensors")) format = "safetensors";
-  if (format == "auto" && spec.find("idx") != std::string::npos && spec.find("ubyte") != std::string::npos)
-    format = "idx";
+  if (format == "auto" && is_idx_name(spec)) format = "idx";
   if (format == "idx") return list_idx(spec);
   if (format == "safetensors") return list_safetensors(spec);
   const std::string text = cli::read_file(spec, kMaxListBytes);
+  if (resembles_tar(text.substr(0, static_cast<std::size_t>(kTarBlock))))
+    throw UsageError((spec == "-" ? "stdin" : spec) +
+                     ": is a tar, not a list; say so: --data-format tar or webdataset");
   if (format == "auto") format = has_suffix(spec, ".csv") ? "csv" : manifest_format(text);
   return list_manifest(spec, text, format);
 }
 
 Listing list_source(const std::string &spec, const SourceOptions &options) {
-  static const std::vector<std::string> kFormats = {"auto",  "folder",      "csv", "list",
-                                                    "list0", "safetensors", "idx"};
+  static const std::vector<std::string> kFormats = {"auto", "folder",     "csv",         "list", "list0",
+                                                    "tar",  "webdataset", "safetensors", "idx"};
   if (std::find(kFormats.begin(), kFormats.end(), options.format) == kFormats.end())
-    throw UsageError("'" + options.format +
-                     "' is no kind of source: want auto, folder, csv, list, list0, safetensors or idx");
+    throw UsageError(
+        "'" + options.format +
+        "' is no kind of source: want auto, folder, csv, list, list0, tar, webdataset, safetensors or idx");
   std::error_code failed;
   const fs::file_status status = fs::status(spec, failed);
+  if (spec != "-" && !fs::exists(status) && may_be_tar(options.format))
+    if (const std::vector<std::string> names = expand_braces(spec); names.front() != spec) {
+      if (!options.split.empty()) throw UsageError(spec + ": a split can be chosen in a folder of tars only");
+      return list_tar_set(names, options);
+    }
   if (spec != "-" && !fs::exists(status)) throw SystemError("open " + spec, failed ? failed.value() : ENOENT);
   if (spec != "-" && fs::is_directory(status)) {
-    if (options.format != "auto" && options.format != "folder" && options.format != "idx")
+    if (!may_be_tar(options.format) && options.format != "folder" && options.format != "idx")
       throw UsageError(spec + ": is a folder, not a file of the kind " + options.format);
     return list_directory(spec, options);
   }
@@ -158,39 +198,6 @@ void limit_classes(Listing &listing, std::int64_t limit, std::uint64_t seed) {
   keep_only(listing, keep);
 }
 
-/// What is wrong with one file, against what is wrong with this process or machine.
-bool concerns_the_file(int error) {
-  static const int kOfFile[] = {ENOENT, ENOTDIR,      EACCES, EPERM, EIO,
-                                ELOOP,  ENAMETOOLONG, ESTALE, ENXIO, EINVAL};
-  return std::find(std::begin(kOfFile), std::end(kOfFile), error) != std::end(kOfFile);
-}
-
-[[noreturn]] void cannot_read(const std::string &path, int error) {
-  if (concerns_the_file(error)) throw DecodeError(std::string("cannot be read: ") + std::strerror(error));
-  throw SystemError("read " + path, error);
-}
-
-Tensor read_record_file(const std::string &path) {
-  // O_NONBLOCK: opening a named pipe must not wait for a writer. It changes nothing for files.
-  const cli::Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file.valid()) cannot_read(path, errno);
-  struct stat info = {};
-  if (fstat(file.get(), &info) != 0) cannot_read(path, errno);
-  if (!S_ISREG(info.st_mode)) throw DecodeError("not a regular file");
-  if (info.st_size == 0) throw DecodeError("0 bytes");
-  if (info.st_size > kMaxFileBytes)
-    throw DecodeError(std::to_string(info.st_size) + " bytes is more than a picture may have");
-  Tensor bytes = Tensor::empty(DType::u8, {info.st_size});
-  std::size_t done = 0;
-  try {
-    done = cli::read_full(file.get(), bytes.data.get(), bytes.bytes(), path);
-  } catch (const SystemError &error) {
-    throw DecodeError(std::string("cannot be read: ") + error.what());
-  }
-  if (done < bytes.bytes()) throw DecodeError("became shorter while it was read");
-  return bytes;
-}
-
 } // namespace
 
 struct Dataset::State {
@@ -229,8 +236,8 @@ Encoded Dataset::read(std::size_t index) const {
   Encoded record;
   record.is_file = listing.content == Content::files;
   if (record.is_file) {
-    const std::string &id = listing.records.at(index).id;
-    record.content = read_record_file((fs::path(listing.root) / id).string());
+    const std::int64_t row = listing.rows.empty() ? -1 : listing.rows.at(index);
+    record.content = listing.files->read(listing.records.at(index).id, row);
   } else {
     record.content = read_row(listing, listing.rows.at(index));
   }

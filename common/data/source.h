@@ -14,7 +14,7 @@
 namespace tl::data {
 
 struct SourceOptions {
-  /// "auto", or "folder", "csv", "list" (newline), "list0" (NUL), "safetensors", "idx".
+  /// "auto", or "folder", "csv", "list" (newline), "list0" (NUL), "tar", "webdataset", "safetensors", "idx".
   std::string format = "auto";
   /// Only these classes, renumbered 0..n-1 in this order; {} keeps all. An item is a class name or,
   /// where no class has that name, a range of numbered ones: {"5-9"}.
@@ -26,6 +26,9 @@ struct SourceOptions {
   /// Which part of the source: a sub-folder ("train", "val"), or the IDX files of that prefix
   /// ("train", "t10k"; "test" means t10k).
   std::string split;
+  /// What a WebDataset sample without its picture, or without a label where others have one, is: "error",
+  /// or "skip" (left out and counted in a note).
+  std::string missing = "error";
 };
 
 struct Record {
@@ -44,8 +47,9 @@ class Dataset {
 public:
   /// `spec`: a folder with one sub-folder per class (or none: unlabelled), a CSV with the header
   /// path,label, a newline or NUL list of path[TAB label], a .safetensors file with `images`,
-  /// `input` or `tokens` (and `labels`), an IDX images file or a folder of them; "-" reads a list
-  /// from stdin. Paths in a list are relative to its folder. Throws Error, UsageError, FormatError.
+  /// `input` or `tokens` (and `labels`), an IDX images file or a folder of them, a tar (a packed folder
+  /// or WebDataset samples), a folder of tars or a pattern of them, shard-{000..009}.tar; "-" reads a list,
+  /// or a tar, from stdin. Paths in a list are relative to its folder. Throws Error, UsageError, FormatError.
   static Dataset open(const std::string &spec, const SourceOptions &options = {});
 
   Dataset(Dataset &&) noexcept;

@@ -64,33 +64,18 @@ void collect(const fs::path &root, const std::string &prefix, Walk &walk) {
   walk.above.pop_back();
 }
 
-void add_records(Listing &listing, std::vector<std::string> files, std::int64_t label) {
-  std::sort(files.begin(), files.end()); // std::string compares bytes, in every locale
-  for (std::string &file : files) listing.records.push_back({std::move(file), label});
-}
-
 } // namespace
 
 Listing list_folder(const std::string &folder) {
   Listing listing;
-  listing.root = folder;
+  listing.files = files_below(folder);
   Walk walk;
-  Names top = read_names(folder, walk);
-  if (top.folders.empty()) {
-    add_records(listing, std::move(top.files), -1);
-    if (!listing.records.empty()) listing.notes.push_back("no sub-folders, so no labels");
-  } else {
-    std::sort(top.folders.begin(), top.folders.end());
-    if (!top.files.empty())
-      listing.notes.push_back(std::to_string(top.files.size()) + " file(s) beside the class folders ignored");
-    for (const std::string &name : top.folders) {
-      walk.files.clear();
-      collect(folder, name, walk);
-      if (walk.files.empty()) listing.notes.push_back("class '" + cli::printable(name) + "' has no file");
-      add_records(listing, std::move(walk.files), static_cast<std::int64_t>(listing.classes.size()));
-      listing.classes.push_back(name);
-    }
-  }
+  const Names top = read_names(folder, walk);
+  for (const std::string &name : top.folders) collect(folder, name, walk);
+  std::vector<ListedFile> files;
+  for (const std::string &name : top.files) files.push_back({name, -1});
+  for (const std::string &name : walk.files) files.push_back({name, -1});
+  list_by_folder(listing, std::move(files), top.folders);
   listing.hidden = walk.hidden;
   if (walk.special > 0)
     listing.notes.push_back(std::to_string(walk.special) + " name(s) that are no regular files ignored");

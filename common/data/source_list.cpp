@@ -168,7 +168,7 @@ Listing list_manifest(const std::string &path, const std::string &text, const st
   const std::vector<Entry> entries =
       format == "csv" ? read_csv(text, origin) : read_list(text, origin, format == "list0" ? '\0' : '\n');
   Listing listing;
-  listing.root = path == "-" ? "" : std::filesystem::path(path).parent_path().string();
+  listing.files = files_below(path == "-" ? "" : std::filesystem::path(path).parent_path().string());
   for (const Entry &entry : entries)
     if (entry.labelled) listing.classes.push_back(entry.label);
   std::sort(listing.classes.begin(), listing.classes.end());

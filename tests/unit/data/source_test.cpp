@@ -458,7 +458,7 @@ TEST_CASE("what cannot be opened") {
   folder.write("a/1", "x");
   SourceOptions options;
   CHECK_THROWS_WITH_AS(Dataset::open(folder.path("missing")), doctest::Contains("No such file"), Error);
-  options.format = "tar";
+  options.format = "zip";
   CHECK_THROWS_AS(Dataset::open(folder.path(), options), UsageError);
   options.format = "csv";
   CHECK_THROWS_AS(Dataset::open(folder.path(), options), UsageError);
