@@ -16,6 +16,7 @@ constexpr const char *kExamples =
 
 struct Arguments {
   std::string storage, compute, link, head, pool = "auto", output = "-";
+  std::string observed, codec;
   bool listing_order = false, explain = false, json = false;
   tl::plan::Request request;
 };
@@ -63,6 +64,13 @@ void add_options(CLI::App &app, Arguments &arguments) {
       ->capture_default_str();
   app.add_option("--cut", request.cut, "Cut here instead: values joined by '+', or 'files'")
       ->type_name("NAME");
+  app.add_flag("--allow-lossy", request.codecs.allow_lossy,
+               "Also weigh codecs that change the features: bf16, int8");
+  app.add_option("--max-error", request.codecs.max_error,
+                 "Weigh those whose relative error was measured to be at most this: 0.01")
+      ->check(CLI::Range(0.0, 1.0))
+      ->type_name("ERROR");
+  app.add_option("--codec", arguments.codec, "Only this codec")->check(CLI::IsMember(tl::codec::names()));
   app.add_option("--memory", request.limits.storage_memory,
                  "For the prefix (default: half of the storage side's)")
       ->transform(size);
@@ -72,6 +80,13 @@ void add_options(CLI::App &app, Arguments &arguments) {
   app.add_option("--cache", request.limits.cache_bytes,
                  "For features kept in memory between epochs (default: half of the compute side's)")
       ->transform(size);
+  app.add_option("--observed", arguments.observed,
+                 "Metrics of a run by an earlier plan: plan for what it saw, if that has drifted")
+      ->type_name("FILE");
+  app.add_option("--drift", request.allowed_drift, "Change of a tier's speed that is still no drift")
+      ->check(CLI::Range(1.0, 1000.0))
+      ->type_name("FACTOR")
+      ->capture_default_str();
   app.add_option("--seed", request.seed, "Of the order of the records")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 52));
   app.add_flag("--listing-order", arguments.listing_order,
@@ -94,15 +109,20 @@ tl::plan::LinkProfile choose_link(const Arguments &arguments) {
 tl::ExitCode split(Arguments &arguments) {
   tl::plan::Request &request = arguments.request;
   if (arguments.storage == arguments.compute) arguments.compute.clear();
-  if ((arguments.storage == "-") + (arguments.compute == "-") + (arguments.link == "-") > 1)
+  if ((arguments.storage == "-") + (arguments.compute == "-") + (arguments.link == "-") +
+          (arguments.observed == "-") >
+      1)
     throw tl::UsageError("only one document can come from stdin");
   if (!arguments.head.empty()) request.scheme.head = tl::graph::Head::parse(arguments.head);
   request.scheme.pool = tl::graph::pool_from_name(arguments.pool);
+  if (!arguments.codec.empty()) request.codecs.only = tl::codec::codec_from_name(arguments.codec);
   request.shuffle = !arguments.listing_order;
   request.storage = tl::plan::load_profile(arguments.storage);
   request.compute = arguments.compute.empty() ? request.storage : tl::plan::load_profile(arguments.compute);
   request.link = choose_link(arguments);
+  if (!arguments.observed.empty()) request.observed = tl::plan::load_observed(arguments.observed);
   const tl::plan::Plan plan = tl::plan::make_plan(request);
+  if (plan.revision) tl::cli::note(tl::plan::describe(*plan.revision, plan));
   const tl::json::Value document = to_json(plan);
   tl::json::validate(document, "plan", "the plan");
   if (arguments.explain) std::fputs(tl::plan::explain(plan).c_str(), stderr);

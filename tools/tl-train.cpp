@@ -55,20 +55,23 @@ void add_direct_options(CLI::App &app, Arguments &arguments) {
     return app.add_option(name, into, description)->type_name(type)->group(kGroup);
   };
   text("--data", arguments.data,
-       "Data set: folder with a sub-folder per class, CSV or list, .safetensors, IDX", "DATASET");
+       "Data set: folder with a sub-folder per class, CSV or list, tar, .safetensors, IDX", "DATASET");
   text("--preprocess", arguments.preprocess, "Preset, settings, or JSON file (default: by the data)", "HOW");
   text("--head", arguments.head, "New classifier: linear, mlp:256, mlp:512,128", "HEAD");
   text("--train", arguments.train_pattern, "Train the parameters whose names match as well", "REGEX");
   text("--features", arguments.head_input, "Value that the head reads (default: the classifier's input)",
        "VALUE");
   text("--pool", arguments.pool, "auto, none, mean or class-token", "HOW");
-  text("--data-format", arguments.listing.format, "auto, folder, csv, list, list0 (NUL), safetensors, idx",
-       "KIND");
+  text("--data-format", arguments.listing.format,
+       "auto, folder, csv, list, list0 (NUL), tar, webdataset, safetensors, idx", "KIND");
   text("--split", arguments.listing.split, "Sub-folder, or prefix of IDX files: train, test", "NAME");
   app.add_option("--classes", arguments.listing.classes, "Only these classes: names, or ranges like 5-9")
       ->delimiter(',')
       ->type_name("NAME,...")
       ->group(kGroup);
+  text("--missing", arguments.listing.missing,
+       "Where a WebDataset sample lacks its picture or label: error or skip", "HOW")
+      ->check(CLI::IsMember({"error", "skip"}));
   app.add_option("--limit", arguments.listing.limit, "At most so many records of each class")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40))
       ->group(kGroup);
@@ -94,7 +97,7 @@ void check(const CLI::App &app, const Arguments &arguments) {
   if (arguments.plan == "-" && arguments.features == "-")
     throw tl::UsageError("the plan and the features cannot both come from stdin");
   for (const char *name : {"--data", "--preprocess", "--head", "--train", "--features", "--pool",
-                           "--data-format", "--split", "--classes", "--limit"})
+                           "--data-format", "--missing", "--split", "--classes", "--limit"})
     if (app.count(name) > 0)
       throw tl::UsageError(std::string(name) +
                            " is for training without a plan; the plan says what is trained");
@@ -117,19 +120,16 @@ tl::train::Setup make_setup(const Arguments &arguments, const tl::train::RunFold
   source.threads = arguments.threads;
   source.keep_going = arguments.keep_going;
   source.keep = folder.features();
-  source.force = arguments.force;
+  // A plan that cuts elsewhere continues the same training; what the old one's stream left has no use then.
+  source.force = arguments.force || arguments.resume;
   if (arguments.plan.empty()) {
     tl::data::SourceOptions listing = arguments.listing;
     listing.seed = seed;
     return tl::train::setup_from_dataset(
         {arguments.model, arguments.data, listing, arguments.preprocess, scheme(arguments), source}, seed);
   }
-  std::string features = arguments.features;
-  if (features == "-" && arguments.resume && folder.features_complete()) {
-    features = folder.features();
-    tl::cli::note("the earlier run has kept the whole stream in " + features + "; stdin is not read");
-  }
-  return tl::train::setup_from_plan({arguments.plan, arguments.model, features, source}, seed);
+  return tl::train::setup_from_plan(
+      {arguments.plan, arguments.model, arguments.features, arguments.resume, source}, seed);
 }
 
 /// A plan for a larger machine than this one must not fill its memory.

@@ -5,11 +5,14 @@
 #include "runtime/clock.h"
 #include "runtime/host.h"
 #include "runtime/queue.h"
+#include "shard/coding.h"
 
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <unordered_map>
 
@@ -43,16 +46,17 @@ std::int64_t find_unsound(const Tensor &value, std::int64_t row) {
   return -1;
 }
 
-/// Hands items to the sink in a thread of its own.
-class Writer {
+/// A stage with a thread of its own: works on items in the order in which they come, and hands them on.
+class Worker {
 public:
-  explicit Writer(shard::ShardSink &sink) : sink_(sink), queue_(2), thread_([this] { work(); }) {}
-  ~Writer() { stop(); }
+  explicit Worker(std::function<void(Item &)> work, Worker *next = nullptr)
+      : work_(std::move(work)), next_(next), queue_(2), thread_([this] { run(); }) {}
+  ~Worker() { stop(); }
 
-  /// False once writing has failed: error() says why.
+  /// False once this stage or a later one has failed.
   bool push(Item item) { return queue_.push(std::move(item)); }
 
-  /// Waits until everything is handed over. Rethrows the sink's error.
+  /// Waits until everything is worked on. Rethrows this stage's error.
   void finish() {
     stop();
     rethrow();
@@ -69,37 +73,39 @@ public:
   double seconds() const { return seconds_; }
 
 private:
-  void work() {
+  void run() {
     try {
       while (std::optional<Item> item = queue_.pop()) {
         const Stopwatch watch;
-        write(*item);
+        work_(*item);
         seconds_ += watch.seconds();
+        if (next_ && !next_->push(std::move(*item))) break;
       }
     } catch (...) {
       error_ = std::current_exception();
-      queue_.close(); // a waiting push() must give up
     }
+    queue_.close(); // a waiting push() must give up
   }
 
-  void write(const Item &item) {
-    std::int64_t begin = 0;
-    for (std::size_t i = 0; i < item.kept.size(); ++i) {
-      if (item.kept[i].empty()) continue;
-      const auto row = static_cast<std::int64_t>(i);
-      if (row > begin) sink_.append(shard::slice(item.rows, begin, row));
-      begin = row;
-      for (const shard::Member &member : item.kept[i]) sink_.keep(member);
-    }
-    if (item.rows.size() > begin) sink_.append(shard::slice(item.rows, begin, item.rows.size()));
-  }
-
-  shard::ShardSink &sink_;
+  std::function<void(Item &)> work_;
+  Worker *next_;
   BoundedQueue<Item> queue_;
   std::exception_ptr error_;
   double seconds_ = 0;
   std::thread thread_; // last: it uses the others
 };
+
+void write(const Item &item, shard::ShardSink &sink) {
+  std::int64_t begin = 0;
+  for (std::size_t i = 0; i < item.kept.size(); ++i) {
+    if (item.kept[i].empty()) continue;
+    const auto row = static_cast<std::int64_t>(i);
+    if (row > begin) sink.append(shard::slice(item.rows, begin, row));
+    begin = row;
+    for (const shard::Member &member : item.kept[i]) sink.keep(member);
+  }
+  if (item.rows.size() > begin) sink.append(shard::slice(item.rows, begin, item.rows.size()));
+}
 
 class Extraction {
 public:
@@ -107,14 +113,25 @@ public:
              const ExtractOptions &options)
       : dataset_(dataset), prefix_(prefix), sink_(sink), options_(options),
         order_(data::record_order(dataset, options.shuffle, options.seed)),
-        loader_(dataset, order_, prefix.preprocess(), loader_options()), writer_(sink) {}
+        loader_(dataset, order_, prefix.preprocess(), loader_options()),
+        writer_([&sink](Item &item) { write(item, sink); }) {
+    const shard::ShardMeta &meta = prefix.meta(), &computed = prefix.computed();
+    if (meta.codec == computed.codec && !meta.zstd) return; // nothing to do
+    encoder_.emplace(
+        [&meta](Item &item) {
+          if (item.rows.size() > 0) item.rows = shard::encode(meta, item.rows);
+        },
+        &writer_);
+  }
 
   ExtractReport run() {
     const Stopwatch watch;
     try {
       produce();
+      if (encoder_) encoder_->finish();
       writer_.finish();
     } catch (const std::exception &error) {
+      if (encoder_) encoder_->stop();
       writer_.stop();
       // The writer's own failure comes first: it is why producing stopped, and nothing can follow it.
       writer_.rethrow();
@@ -126,6 +143,7 @@ public:
               [this](const auto &a, const auto &b) { return place_of(a.index) < place_of(b.index); });
     report_.warned = loader_.warned();
     const Stopwatch closing;
+    sink_.tell({watch.seconds(), stages(watch.seconds(), writer_.seconds())});
     report_.sink = sink_.finish(static_cast<std::int64_t>(report_.skipped.size()));
     finish_report(watch.seconds(), writer_.seconds() + closing.seconds());
     return std::move(report_);
@@ -171,7 +189,8 @@ private:
         item.kept.push_back(pass_until(std::nullopt));
         going = false;
       }
-      if (!writer_.push(std::move(item))) return; // writer_.finish() says why
+      Worker &next = encoder_ ? *encoder_ : writer_;
+      if (!next.push(std::move(item))) return; // finish() says why
     }
   }
 
@@ -195,7 +214,7 @@ private:
 
   shard::Shard to_rows(data::Batch &batch, std::vector<Tensor> values) const {
     shard::Shard rows;
-    rows.meta = prefix_.meta();
+    rows.meta = prefix_.computed();
     rows.values = std::move(values);
     rows.labels = std::move(batch.labels);
     rows.records = std::move(batch.hashes);
@@ -250,21 +269,28 @@ private:
     return places_.at(index);
   }
 
+  std::vector<shard::Stage> stages(double seconds, double write_seconds) const {
+    std::vector<shard::Stage> result;
+    const auto stage = [&](const char *name, double spent, double threads) {
+      result.push_back({name, spent, seconds > 0 ? spent / (seconds * threads) : 0});
+    };
+    const data::LoaderCounters counters = loader_.counters();
+    const auto loaders = static_cast<double>(threads());
+    stage("read", counters.read_seconds, loaders);
+    stage("decode", counters.decode_seconds + counters.resize_seconds, loaders);
+    stage("compute", compute_seconds_, 1);
+    if (encoder_) stage("encode", encoder_->seconds(), 1);
+    stage("write", write_seconds, 1);
+    return result;
+  }
+
   void finish_report(double seconds, double write_seconds) {
     report_.inputs = static_cast<std::int64_t>(order_.size());
     report_.batch = options_.batch;
     report_.threads = threads();
     report_.seconds = seconds;
-    const data::LoaderCounters counters = loader_.counters();
-    report_.bytes_read = counters.bytes_read;
-    const auto stage = [&](const char *name, double spent, double threads) {
-      report_.stages.push_back({name, spent, seconds > 0 ? spent / (seconds * threads) : 0});
-    };
-    const auto loaders = static_cast<double>(report_.threads);
-    stage("read", counters.read_seconds, loaders);
-    stage("decode", counters.decode_seconds + counters.resize_seconds, loaders);
-    stage("compute", compute_seconds_, 1);
-    stage("write", write_seconds, 1);
+    report_.bytes_read = loader_.counters().bytes_read;
+    report_.stages = stages(seconds, write_seconds);
     const auto skipped = static_cast<std::int64_t>(report_.skipped.size());
     if (report_.sink.records + skipped != report_.inputs)
       throw Error("internal error: " + std::to_string(report_.inputs) + " records became " +
@@ -284,7 +310,8 @@ private:
   double compute_seconds_ = 0;
   ExtractReport report_;
   data::Loader loader_;
-  Writer writer_;
+  Worker writer_;
+  std::optional<Worker> encoder_; // ends before the writer, to which it hands on
 };
 
 } // namespace

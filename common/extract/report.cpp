@@ -36,20 +36,18 @@ std::string rounded(double value) {
 
 const std::string &ExtractReport::bottleneck() const {
   // Reading and decoding share threads, so either is the bottleneck when both together fill them.
-  const auto busy = [this](const Stage &stage) {
+  const auto busy = [this](const shard::Stage &stage) {
     return stage.name == "read" || stage.name == "decode" ? stages[0].busy + stages[1].busy : stage.busy;
   };
-  const auto most = std::max_element(stages.begin(), stages.end(), [&](const Stage &a, const Stage &b) {
-    return busy(a) != busy(b) ? busy(a) < busy(b) : a.busy < b.busy;
-  });
+  const auto most =
+      std::max_element(stages.begin(), stages.end(), [&](const shard::Stage &a, const shard::Stage &b) {
+        return busy(a) != busy(b) ? busy(a) < busy(b) : a.busy < b.busy;
+      });
   return most->name;
 }
 
 json::Value to_json(const ExtractReport &report, const std::string &dataset, const std::string &output,
                     const shard::ShardMeta &meta) {
-  json::Value stages = json::Value::array();
-  for (const Stage &stage : report.stages)
-    stages.push_back({{"name", stage.name}, {"seconds", stage.seconds}, {"busy", stage.busy}});
   json::Value result = {{"format", "tl-extraction"},
                         {"version", 1},
                         {"dataset", json::escape_bytes(dataset)},
@@ -70,7 +68,7 @@ json::Value to_json(const ExtractReport &report, const std::string &dataset, con
                         {"threads", report.threads},
                         {"seconds", report.seconds},
                         {"bottleneck", report.bottleneck()},
-                        {"stages", stages}};
+                        {"stages", shard::to_json({report.seconds, report.stages})["stages"]}};
   if (const auto &changes = report.sink.changes)
     result["changes"] = {{"added", changes->added},           {"changed", changes->changed},
                          {"relabelled", changes->relabelled}, {"renamed", changes->renamed},
@@ -89,7 +87,7 @@ std::vector<std::string> summary(const ExtractReport &report) {
                     ", renamed " + std::to_string(changes->renamed) + ", removed " +
                     std::to_string(changes->removed) + ", unchanged " + std::to_string(changes->unchanged));
   std::string stages;
-  for (const Stage &stage : report.stages)
+  for (const shard::Stage &stage : report.stages)
     stages += (stages.empty() ? "" : ", ") + stage.name + " " + rounded(100 * stage.busy) + "%";
   const double rate = report.seconds > 0 ? static_cast<double>(report.inputs) / report.seconds : 0;
   lines.push_back(rounded(rate) + " records/s in " + cli::human_seconds(report.seconds) +

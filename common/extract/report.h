@@ -12,13 +12,6 @@
 
 namespace tl::extract {
 
-/// One stage of the pipeline. The one whose share is near 1 holds up the others.
-struct Stage {
-  std::string name;   // "read", "decode", "compute", "write"
-  double seconds = 0; // of work, summed over its threads
-  double busy = 0;    // share of the time that its threads had; read and decode share theirs
-};
-
 struct ExtractReport {
   std::int64_t inputs = 0;   // records of the data set = sink.records + skipped.size()
   std::int64_t computed = 0; // records whose features were computed by this run
@@ -29,7 +22,8 @@ struct ExtractReport {
   std::size_t threads = 0; // that read and decoded
   std::uint64_t bytes_read = 0;
   double seconds = 0;
-  std::vector<Stage> stages; // in the order of the pipeline
+  /// "read", "decode", "compute", "encode" if there is a codec, "write"; read and decode share their threads.
+  std::vector<shard::Stage> stages;
   shard::SinkReport sink;
 
   /// Name of the stage that was busiest.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 
 namespace tl::plan {
 
@@ -73,6 +74,23 @@ std::string explain(const Plan &plan) {
           " (" + plan.algorithm + "); first epoch " + cli::human_seconds(p.first_epoch) + ", later epochs " +
           cli::human_seconds(p.later_epoch) + ", total " + cli::human_seconds(p.total) + ".\n";
   return text;
+}
+
+std::string describe(const PlanRevision &revision, const Plan &plan) {
+  const auto times = [](double factor) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.2f", factor);
+    return std::string(text);
+  };
+  const std::string tiers = "against the profiles, the storage side was " + times(revision.storage) +
+                            " times slower, the link " + times(revision.link) + " and the compute side " +
+                            times(revision.compute);
+  if (!revision.drifted)
+    return tiers + ": no drift of more than " + times(revision.allowed) + " times, the plan is the profiles'";
+  const std::string before = cli::printable(revision.cut) + " (" + revision.codec + ")";
+  const std::string now = cli::printable(plan.cut_name()) + " (" + std::string(name_of(plan.codec)) + ")";
+  return tiers + ": " +
+         (before == now ? now + " stays the best cut" : now + " is the better cut now, not " + before);
 }
 
 } // namespace tl::plan

@@ -11,7 +11,6 @@ namespace tl::plan {
 namespace {
 
 constexpr std::array<std::string_view, 2> kKinds = {"files", "values"};
-constexpr std::array<std::string_view, 2> kCodecs = {"fp32", "u8"};
 constexpr std::array<std::string_view, 2> kSides = {"storage", "compute"};
 
 /// The schema has refused every other name.
@@ -75,10 +74,28 @@ json::Value to_json(const Alternative &alternative) {
           {"chosen_by", alternative.chosen_by}};
 }
 
+json::Value to_json(const PlanRevision &revision) {
+  return {{"storage", revision.storage}, {"link", revision.link},       {"compute", revision.compute},
+          {"allowed", revision.allowed}, {"drifted", revision.drifted}, {"cut", revision.cut},
+          {"codec", revision.codec}};
+}
+
+PlanRevision revision_from_json(const json::Value &document) {
+  PlanRevision revision;
+  revision.storage = document.at("storage").get<double>();
+  revision.link = document.at("link").get<double>();
+  revision.compute = document.at("compute").get<double>();
+  revision.allowed = document.at("allowed").get<double>();
+  revision.drifted = document.at("drifted").get<bool>();
+  revision.cut = document.at("cut").get<std::string>();
+  revision.codec = document.at("codec").get<std::string>();
+  return revision;
+}
+
 Alternative alternative_from_json(const json::Value &document) {
   Alternative alternative;
   alternative.name = document.at("name").get<std::string>();
-  alternative.codec = from_name<Codec>(kCodecs, document.at("codec").get<std::string>());
+  alternative.codec = codec::codec_from_name(document.at("codec").get<std::string>());
   alternative.batch = document.at("batch").get<std::int64_t>();
   alternative.feasible = document.at("feasible").get<bool>();
   alternative.predicted = prediction_from_json(document.at("predicted"));
@@ -105,7 +122,7 @@ Plan read(const json::Value &document, const std::string &origin) {
   plan.classes = document.at("classes").get<std::int64_t>();
   plan.scheme = graph::scheme_from_json(document.at("scheme"), origin);
   plan.preprocess = document.at("preprocess");
-  plan.codec = from_name<Codec>(kCodecs, document.at("codec").get<std::string>());
+  plan.codec = codec::codec_from_name(document.at("codec").get<std::string>());
   read_cut(plan, document.at("cut"), origin);
   plan.batch = document.at("batch").get<std::int64_t>();
   plan.shuffle = document.at("order").at("shuffle").get<bool>();
@@ -117,6 +134,8 @@ Plan read(const json::Value &document, const std::string &origin) {
   plan.train_on = from_name<Side>(kSides, document.at("train_on").get<std::string>());
   plan.algorithm = document.at("algorithm").get<std::string>();
   plan.predicted = prediction_from_json(document.at("predicted"));
+  if (const auto found = document.find("revision"); found != document.end())
+    plan.revision = revision_from_json(*found);
   for (const json::Value &item : document.at("alternatives"))
     plan.alternatives.push_back(alternative_from_json(item));
   if (plan.digest().hex() != document.at("digest").get<std::string>())
@@ -128,7 +147,6 @@ Plan read(const json::Value &document, const std::string &origin) {
 } // namespace
 
 std::string_view name_of(CutKind kind) { return kKinds[static_cast<std::size_t>(kind)]; }
-std::string_view name_of(Codec codec) { return kCodecs[static_cast<std::size_t>(codec)]; }
 std::string_view name_of(Side side) { return kSides[static_cast<std::size_t>(side)]; }
 
 std::string_view Prediction::bottleneck() const {
@@ -145,7 +163,7 @@ std::string Plan::cut_name() const {
 
 Digest Plan::digest() const {
   Hasher hasher;
-  hasher.add("tl-plan 1").add(name_of(kind)).add(name_of(codec));
+  hasher.add("tl-plan 1").add(name_of(kind)).add(name_of(codec.number));
   hasher.add(static_cast<std::int64_t>(values.size()));
   for (const PlanValue &value : values) {
     hasher.add(value.name).add(value.hash).add(name_of(value.dtype));
@@ -169,29 +187,31 @@ json::Value to_json(const Plan &plan) {
   json::Value values = json::Value::array(), alternatives = json::Value::array();
   for (const PlanValue &value : plan.values) values.push_back(to_json(value));
   for (const Alternative &item : plan.alternatives) alternatives.push_back(to_json(item));
-  return {{"format", "tl-plan"},
-          {"version", 1},
-          {"digest", plan.digest().hex()},
-          {"model",
-           {{"path", plan.model_path},
-            {"storage_path", plan.storage_model_path},
-            {"digest", plan.model_digest.hex()},
-            {"input", {{"dtype", name_of(plan.input_dtype)}, {"shape", plan.input_shape}}}}},
-          {"classes", plan.classes},
-          {"scheme", graph::to_json(plan.scheme)},
-          {"preprocess", plan.preprocess},
-          {"cut", {{"kind", name_of(plan.kind)}, {"values", values}}},
-          {"codec", name_of(plan.codec)},
-          {"batch", plan.batch},
-          {"order", {{"shuffle", plan.shuffle}, {"seed", plan.seed}}},
-          {"cache",
-           {{"values", plan.cache.values},
-            {"bytes_per_record", plan.cache.bytes_per_record},
-            {"memory_bytes", plan.cache.memory}}},
-          {"train_on", name_of(plan.train_on)},
-          {"algorithm", plan.algorithm},
-          {"predicted", to_json(plan.predicted)},
-          {"alternatives", alternatives}};
+  json::Value document = {{"format", "tl-plan"},
+                          {"version", 1},
+                          {"digest", plan.digest().hex()},
+                          {"model",
+                           {{"path", plan.model_path},
+                            {"storage_path", plan.storage_model_path},
+                            {"digest", plan.model_digest.hex()},
+                            {"input", {{"dtype", name_of(plan.input_dtype)}, {"shape", plan.input_shape}}}}},
+                          {"classes", plan.classes},
+                          {"scheme", graph::to_json(plan.scheme)},
+                          {"preprocess", plan.preprocess},
+                          {"cut", {{"kind", name_of(plan.kind)}, {"values", values}}},
+                          {"codec", name_of(plan.codec)},
+                          {"batch", plan.batch},
+                          {"order", {{"shuffle", plan.shuffle}, {"seed", plan.seed}}},
+                          {"cache",
+                           {{"values", plan.cache.values},
+                            {"bytes_per_record", plan.cache.bytes_per_record},
+                            {"memory_bytes", plan.cache.memory}}},
+                          {"train_on", name_of(plan.train_on)},
+                          {"algorithm", plan.algorithm},
+                          {"predicted", to_json(plan.predicted)},
+                          {"alternatives", alternatives}};
+  if (plan.revision) document["revision"] = to_json(*plan.revision);
+  return document;
 }
 
 Plan plan_from_json(const json::Value &document, const std::string &origin) {

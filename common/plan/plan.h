@@ -2,10 +2,12 @@
 // cost. tl-split writes it; tl-extract runs its storage side and tl-train its compute side.
 #pragma once
 
+#include "codec/codec.h"
 #include "graph/cut.h"
 #include "graph/scheme.h"
 #include "json/document.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,16 +18,11 @@ enum class CutKind {
   values, // tensors cross; the value "input" alone is the preprocessed record
 };
 
-/// How a tensor is written on the wire.
-enum class Codec {
-  fp32, // as it was computed: f32, or the token ids' own type
-  u8,   // the input's pixels before scaling and normalisation, in one byte each: exact
-};
+using codec::Codec;
 
 enum class Side { storage, compute };
 
 std::string_view name_of(CutKind kind);
-std::string_view name_of(Codec codec);
 std::string_view name_of(Side side);
 
 /// A tensor that crosses. Its rows are records.
@@ -70,6 +67,14 @@ struct PlanCache {
   std::int64_t memory = 0;           // bytes at most; 0: nothing is kept
 };
 
+/// What an observed run said of the profiles, when the plan was made from both.
+struct PlanRevision {
+  double storage = 1, link = 1, compute = 1; // times slower than profiled
+  double allowed = 1;                        // at most this, either way, is no drift
+  bool drifted = false;                      // if so, the plan is for what was observed
+  std::string cut, codec;                    // that the profiles alone would have chosen
+};
+
 struct Plan {
   std::string model_path;         // of the compute side (tl-train)
   std::string storage_model_path; // of the storage side (tl-extract); often the same
@@ -93,12 +98,14 @@ struct Plan {
 
   std::string algorithm;
   Prediction predicted;
+  std::optional<PlanRevision> revision;
   std::vector<Alternative> alternatives;
 
   /// "files", or value names joined by '+'.
   std::string cut_name() const;
-  /// Hash of what decides the content of the features: kind, codec, and the values by name and
-  /// hash, which covers the model and the preprocessing; not batch, order or anything predicted.
+  /// Hash of what decides the content of the features: kind, the codec's number, and the values by name
+  /// and hash, which covers the model and the preprocessing; not compression, which loses nothing, batch,
+  /// order or anything predicted.
   /// Shards carry it.
   Digest digest() const;
 };

@@ -55,7 +55,8 @@ Problem make_problem(const Request &request, std::int64_t classes) {
                   request.link,
                   {},
                   request.workload,
-                  request.limits};
+                  request.limits,
+                  request.codecs};
   problem.graph = graph::apply_scheme(problem.storage_model.graph, request.scheme, classes);
   Workload &work = problem.workload;
   if (work.records == 0 && problem.storage_data) work.records = problem.storage_data->records;
@@ -72,14 +73,26 @@ Problem make_problem(const Request &request, std::int64_t classes) {
   return problem;
 }
 
+[[noreturn]] void not_measured(Codec codec, const std::string &where) {
+  throw UsageError("the codec " + name_of(codec) + " was not measured " + where +
+                   ", or errs there by more than --max-error; tl-profile model measures the codecs");
+}
+
 Choice forced(const std::string &cut, const Problem &problem, const std::vector<Option> &options) {
   std::string name = cut;
   if (cut != "files") {
     const graph::Graph &graph = problem.graph;
     name = graph::find_cut(graph, graph::frozen(graph), cut).name(graph);
   }
-  for (const Option &option : options)
-    if (option.name == name) return {option, Side::compute};
+  const Option *best = nullptr; // of its codecs: the fastest of those that fit, else the first
+  for (const Option &option : options) {
+    if (option.name != name) continue;
+    const bool faster =
+        best && option.feasible && (!best->feasible || option.predicted.total < best->predicted.total);
+    if (!best || faster) best = &option;
+  }
+  if (best) return {*best, Side::compute};
+  if (problem.codecs.only) not_measured(*problem.codecs.only, "at the cut '" + name + "'");
   throw UsageError("cut 'files' needs to know the data: profile them with tl-profile data");
 }
 
@@ -102,11 +115,32 @@ std::vector<Alternative> alternatives(const CostModel &model, const std::vector<
         continue;
       }
       for (std::size_t i = 0; i < options.size(); ++i)
-        if (options[i].name == choice.option.name) result[i].chosen_by.push_back(algorithm.name);
+        if (options[i].name == choice.option.name &&
+            options[i].candidate.codec == choice.option.candidate.codec)
+          result[i].chosen_by.push_back(algorithm.name);
     } catch (const Error &) { // this rule finds nothing here; only the one asked for must
     }
   }
   return result;
+}
+
+/// Makes the problem that of the world as it was observed, if that has drifted from the profiles.
+PlanRevision revise(const Request &request, const Algorithm &algorithm, Problem &problem) {
+  const CostModel promised(problem);
+  const std::vector<Option> options = promised.options();
+  const Drift drift = compare(*request.observed, options);
+  const Choice before =
+      request.cut.empty() ? algorithm.choose(promised, options) : forced(request.cut, problem, options);
+  PlanRevision revision;
+  revision.storage = drift.storage;
+  revision.link = drift.link;
+  revision.compute = drift.compute;
+  revision.allowed = request.allowed_drift;
+  revision.cut = before.option.name;
+  revision.codec = name_of(before.option.candidate.codec);
+  revision.drifted = drift.largest() > request.allowed_drift;
+  if (revision.drifted) apply(drift, problem);
+  return revision;
 }
 
 void describe_cut(Plan &plan, const Problem &problem, const Candidate &candidate) {
@@ -133,10 +167,14 @@ PlanCache describe_cache(const CostModel &model) {
 Plan make_plan(const Request &request) {
   const Algorithm &algorithm = find_algorithm(request.algorithm);
   check_same(request);
+  request.codecs.check();
   const std::int64_t classes = classes_of(request);
-  const Problem problem = make_problem(request, classes);
+  Problem problem = make_problem(request, classes);
+  std::optional<PlanRevision> revision;
+  if (request.observed) revision = revise(request, algorithm, problem);
   const CostModel model(problem);
   const std::vector<Option> options = model.options();
+  if (options.empty()) not_measured(*request.codecs.only, "at any cut");
   const Choice choice =
       request.cut.empty() ? algorithm.choose(model, options) : forced(request.cut, problem, options);
   Plan plan;
@@ -156,6 +194,7 @@ Plan make_plan(const Request &request) {
   plan.train_on = choice.train_on;
   plan.algorithm = request.cut.empty() ? algorithm.name : "cut";
   plan.predicted = choice.option.predicted;
+  plan.revision = revision;
   plan.alternatives = alternatives(model, options);
   return plan;
 }

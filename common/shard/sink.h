@@ -2,6 +2,7 @@
 // pipe, or one file. Callers never branch on the kind.
 #pragma once
 
+#include "shard/delivery.h"
 #include "shard/shard.h"
 
 #include <cstdint>
@@ -53,6 +54,8 @@ public:
   /// Adds records with their features; `rows.meta` is not looked at. May write, or hold the rows
   /// until a shard is full: their tensors must not be written to afterwards.
   virtual void append(const Shard &rows) = 0;
+  /// How the extraction fared, for the reader of a stream; others have no use for it. Before finish().
+  virtual void tell(const SenderReport &) {}
   /// Writes what is held and makes the whole visible. Without it, a folder keeps its earlier index
   /// and the new shards serve the next run; a stream is seen as cut off; a file never appears.
   virtual SinkReport finish(std::int64_t skipped) = 0;
@@ -76,6 +79,8 @@ public:
   virtual std::optional<Shard> next() = 0;
   /// Records that the extraction skipped. Known once next() has returned nothing.
   virtual std::int64_t skipped() const = 0;
+  /// How a stream arrived. Known once next() has returned nothing; never for what lies on a disk.
+  virtual std::optional<Delivery> delivery() const { return std::nullopt; }
 };
 
 /// "-": a stream on stdin. A folder, a shard file, or a file that holds a stream.

@@ -7,8 +7,8 @@
 
 namespace tl::shard {
 
-/// Sends rows as they come: a frame leaves once its rows outweigh its header, so that the receiver
-/// can start while the sender computes.
+/// Sends rows as they come: a frame leaves once its rows outweigh its header or wait for long, so that the
+/// receiver works while the sender computes.
 class StreamSink : public ShardSink {
 public:
   /// Writes the stream's header at once, so that the receiver can refuse it early.
@@ -19,6 +19,7 @@ public:
   bool has(const Digest &) const override { return false; }
   void keep(const Member &member) override;
   void append(const Shard &rows) override;
+  void tell(const SenderReport &report) override;
   SinkReport finish(std::int64_t skipped) override;
   void fail(const std::string &reason) noexcept override;
   const std::vector<std::string> &notes() const override;
@@ -39,6 +40,7 @@ public:
   std::optional<std::int64_t> expected() const override;
   std::optional<Shard> next() override;
   std::int64_t skipped() const override;
+  std::optional<Delivery> delivery() const override;
 
 private:
   struct State;

@@ -1,3 +1,4 @@
+#include "runtime/clock.h"
 #include "shard/row_buffer.h"
 #include "shard/sealed.h"
 #include "shard/stream.h"
@@ -13,8 +14,13 @@ namespace {
 // A frame leaves when it is at least this large and this many times its shard's header, ...
 constexpr std::size_t kFrameBytes = std::size_t{256} << 10;
 constexpr std::size_t kHeaderShare = 32;
-// ... or has this many rows, so that tiny features do not make the receiver wait.
+// ... or has this many rows or this age, so that tiny features do not make the receiver wait (but headers
+// alone may not fill the link, so large ones make rarer frames), ...
 constexpr std::int64_t kFrameRows = 1024;
+constexpr double kFrameSeconds = 0.2;
+constexpr double kHeaderBytesPerSecond = 64 << 10;
+// ... or as many as the receiver can decompress without filling its memory.
+constexpr std::size_t kUnpackedBytes = std::size_t{64} << 20;
 } // namespace
 
 struct StreamSink::State {
@@ -22,9 +28,13 @@ struct StreamSink::State {
   std::string name;
   RowBuffer buffer;
   std::size_t frame_bytes = kFrameBytes;
+  std::int64_t frame_rows = kFrameRows;
+  double frame_seconds = kFrameSeconds;
+  Stopwatch since_frame;
   bool mid_frame = false; // a write failed inside of a frame: nothing sensible can follow
   Hasher digests;         // of the digests of all frames so far
   SinkReport report;
+  std::optional<SenderReport> sender;
   std::vector<std::string> notes;
 
   State(int descriptor, std::string sink_name, ShardMeta meta)
@@ -48,6 +58,11 @@ struct StreamSink::State {
     mid_frame = false;
   }
 
+  bool due() const {
+    return buffer.bytes() >= frame_bytes || buffer.rows() >= frame_rows ||
+           since_frame.seconds() >= frame_seconds;
+  }
+
   void flush() {
     if (buffer.rows() == 0) return;
     Shard shard = buffer.take();
@@ -55,6 +70,7 @@ struct StreamSink::State {
     std::string payload;
     write_shard(shard, string_sink(payload));
     send(frame::kShard, payload);
+    since_frame.restart();
     ++report.shards;
     report.records += shard.size();
     report.written += shard.size();
@@ -72,6 +88,9 @@ StreamSink::StreamSink(int fd, std::string name, ShardMeta meta, std::optional<s
   }
   if (expected) header["expected"] = std::to_string(*expected);
   state_->frame_bytes = std::max(kFrameBytes, kHeaderShare * header_bytes);
+  state_->frame_seconds = std::max(kFrameSeconds, static_cast<double>(header_bytes) / kHeaderBytesPerSecond);
+  const std::size_t fitting = kUnpackedBytes / std::max<std::size_t>(state_->buffer.meta().row_bytes(), 1);
+  state_->frame_rows = std::clamp<std::int64_t>(static_cast<std::int64_t>(fitting), 1, kFrameRows);
   std::string start(frame::kMagic);
   for (unsigned shift = 0; shift < 32; shift += 8)
     start += static_cast<char>(frame::kVersion >> shift & 0xFF);
@@ -86,17 +105,20 @@ void StreamSink::keep(const Member &) { throw Error(state_->name + ": a stream h
 void StreamSink::append(const Shard &rows) {
   check_rows(state_->buffer.meta(), rows);
   state_->buffer.add(rows, 0, rows.size());
-  if (state_->buffer.bytes() >= state_->frame_bytes || state_->buffer.rows() >= kFrameRows) state_->flush();
+  if (state_->due()) state_->flush();
 }
+
+void StreamSink::tell(const SenderReport &report) { state_->sender = report; }
 
 SinkReport StreamSink::finish(std::int64_t skipped) {
   state_->flush();
   SinkReport &report = state_->report;
   report.skipped = skipped;
-  const json::Value done = {{"records", report.records},
-                            {"skipped", skipped},
-                            {"shards", report.shards},
-                            {"digest", state_->digests.digest().hex()}};
+  json::Value done = {{"records", report.records},
+                      {"skipped", skipped},
+                      {"shards", report.shards},
+                      {"digest", state_->digests.digest().hex()}};
+  if (state_->sender) done["sender"] = to_json(*state_->sender);
   state_->send(frame::kDone, json::compact(done));
   return report;
 }

@@ -1,5 +1,6 @@
 #include "cli/log.h"
 #include "cli/utf8.h"
+#include "runtime/clock.h"
 #include "shard/sealed.h"
 #include "shard/stream.h"
 #include "shard/stream_format.h"
@@ -66,6 +67,8 @@ struct StreamSource::State {
   std::int64_t records = 0, shards = 0, skipped = 0;
   Hasher digests;
   bool done = false;
+  Delivery delivery;
+  Stopwatch since_first; // restarted when the first shard is here
 
   [[noreturn]] void cut_off() const {
     throw FormatError(name + ": the stream ended after " + std::to_string(records) +
@@ -73,7 +76,10 @@ struct StreamSource::State {
   }
 
   void fill(void *buffer, std::size_t size) {
+    const Stopwatch watch;
     if (cli::read_full(input.get(), buffer, size, name) != size) cut_off();
+    delivery.reading += watch.seconds();
+    delivery.bytes += size;
   }
 
   /// The next bytes that arrive within a moment: enough to quote a banner, without waiting for more.
@@ -155,6 +161,7 @@ struct StreamSource::State {
     if (required(fields, "format", name + ": meta") != "tl-stream")
       throw FormatError(name + ": meta: not a tl-stream header");
     meta = meta_from_metadata(fields, name + ": meta");
+    meta.zstd = false; // of what is handed out
     metadata = to_metadata(meta);
     if (fields.count("expected")) expected = required_count(fields, "expected", name + ": meta");
   }
@@ -175,13 +182,23 @@ struct StreamSource::State {
       throw FormatError(place + ": carries the number " + std::to_string(shard.number));
     if (to_metadata(shard.meta) != metadata)
       throw FormatError(place + ": is of another extraction than the stream's header says");
-    ++shards;
+    if (shards++ == 0) {
+      delivery = {};
+      since_first.restart();
+    } else {
+      delivery.records += shard.size();
+      delivery.seconds = since_first.seconds();
+    }
     records += shard.size();
     return shard;
   }
 
   void take_end(const Frame &frame) {
-    const json::Value end = json::parse(frame.text(), name + ": end marker");
+    json::Value end = json::parse(frame.text(), name + ": end marker");
+    if (end.is_object() && end.contains("sender")) {
+      delivery.sender = sender_from_json(end["sender"], name + ": end marker: sender");
+      end.erase("sender");
+    }
     json::Value counts = {
         {"records", records}, {"skipped", 0}, {"shards", shards}, {"digest", digests.digest().hex()}};
     const auto found = end.find("skipped");
@@ -210,6 +227,10 @@ StreamSource::~StreamSource() = default;
 const ShardMeta &StreamSource::meta() const { return state_->meta; }
 std::optional<std::int64_t> StreamSource::expected() const { return state_->expected; }
 std::int64_t StreamSource::skipped() const { return state_->skipped; }
+
+std::optional<Delivery> StreamSource::delivery() const {
+  return state_->done ? std::make_optional(state_->delivery) : std::nullopt;
+}
 
 std::optional<Shard> StreamSource::next() {
   if (state_->done) return std::nullopt;

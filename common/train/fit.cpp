@@ -72,6 +72,7 @@ public:
       result.waited = after.waited - before.waited;
       result.frozen_seconds = after.frozen_seconds - before.frozen_seconds;
       result.train_seconds = item.seconds;
+      if (arrived_) result.arrival_work = arrival_work_;
       result.records = static_cast<std::int64_t>(parts_.training.size() + parts_.validation.size());
       done_(item.index, result);
     }
@@ -92,6 +93,7 @@ private:
                                     [](const Active &item) { return item.trainer->needs_counts(); });
     if (!features_.complete() && (epoch > 0 || counts)) features_.drain();
     const bool arriving = !features_.complete();
+    const double frozen = features_.counters().frozen_seconds;
     if (!arriving) divide();
     if (counts)
       for (const Active &item : active_) item.trainer->set_counts(parts_.training_counts);
@@ -108,6 +110,8 @@ private:
     }
     if (arriving) divide();
     arrived_ = arriving;
+    arrival_work_ = features_.counters().frozen_seconds - frozen;
+    for (const Active &item : active_) arrival_work_ += item.seconds;
   }
 
   std::vector<std::int64_t> order(std::int64_t epoch) const {
@@ -140,7 +144,8 @@ private:
   const TrainOptions &options_;
   std::vector<Active> active_;
   Partition parts_;
-  bool arrived_ = false; // in this epoch, validation records and all
+  bool arrived_ = false;    // in this epoch, validation records and all
+  double arrival_work_ = 0; // seconds of the training pass in layers and steps
 };
 
 } // namespace

@@ -19,6 +19,8 @@ struct EpochResult {
   double frozen_seconds = 0; // of them, in the frozen layers
   double train_seconds = 0;  // of them, in this trainer's steps
   std::int64_t records = 0;  // that went by: training and validation
+  /// Seconds in frozen layers and steps while the records arrived; nothing in later epochs.
+  std::optional<double> arrival_work;
 };
 
 /// Called after each epoch of each trainer.

@@ -8,6 +8,7 @@
 #include "train/checkpoint.h"
 #include "train/metrics_log.h"
 #include "train/report.h"
+#include "train/tiers.h"
 #include "json/bytes.h"
 
 #include <filesystem>
@@ -98,7 +99,9 @@ private:
           progress.reset();
           if (!now_.identity.records) arrived();
           if (result.best && result.validation) now_.best = result.validation->to_json();
-          log.add(epoch_line(result, trainer_.steps()));
+          json::Value line = epoch_line(result, trainer_.steps());
+          if (result.arrival_work) add_arrival(line, *result.arrival_work);
+          log.add(line);
           // After the metrics: a line too many is dropped by the next run, one too few never comes back.
           now_.state = trainer_.state();
           save_checkpoint(folder_.checkpoint(), now_);
@@ -106,6 +109,15 @@ private:
           begin();
         },
         [&](std::int64_t records) { progress->advance(static_cast<std::uint64_t>(records)); });
+  }
+
+  /// Through a pipe of more than one shard: how fast, and what held it up.
+  void add_arrival(json::Value &line, double work) const {
+    const std::optional<Arrival> arrival = features_.source().arrival();
+    if (!arrival || arrival->delivery.records == 0) return;
+    const auto records = static_cast<std::int64_t>(features_.records().size());
+    line["arrival"] = arrival_json(*arrival, work, records, setup_.sent, setup_.codec);
+    options_.note(describe_arrival(*arrival, work));
   }
 
   /// Every record is here: what they are, and what to warn of.

@@ -1,7 +1,6 @@
 #include "train/run_folder.h"
 
 #include "cli/error.h"
-#include "shard/folder.h"
 
 #include <cerrno>
 #include <cstdlib>
@@ -57,12 +56,6 @@ void RunFolder::tidy() const {
     for (const char *stem : {".checkpoint.safetensors.", ".metrics.jsonl.", ".model.pt."})
       if (name.rfind(stem, 0) == 0) fs::remove(entry.path(), failed);
   }
-}
-
-bool RunFolder::features_complete() const {
-  std::error_code failed;
-  if (!fs::is_directory(features(), failed)) return false;
-  return shard::read_index(features()).has_value();
 }
 
 } // namespace tl::train

@@ -25,8 +25,6 @@ public:
   std::string model() const { return inside("model.pt"); }
   /// Shards kept from a pipe.
   std::string features() const { return inside("features"); }
-  /// True if a stream has been kept there to its end.
-  bool features_complete() const;
 
 private:
   std::string inside(const char *name) const;

@@ -3,6 +3,9 @@
 #include "cli/error.h"
 #include "extract/input.h"
 #include "plan/plan.h"
+#include "shard/folder.h"
+
+#include <filesystem>
 
 namespace tl::train {
 
@@ -15,6 +18,29 @@ std::string cut_of(const shard::ShardMeta &meta) {
   std::string name;
   for (const shard::ValueInfo &value : meta.values) name += (name.empty() ? "" : "+") + value.name;
   return name;
+}
+
+/// Whether features are what the plan sends. `planned`: where they stand in the network.
+bool made_for(const plan::Plan &plan, const std::string &planned, const shard::ShardMeta &meta) {
+  const bool computed = meta.payload == shard::Payload::values;
+  return computed == (plan.kind == plan::CutKind::values) && (!computed || cut_of(meta) == planned);
+}
+
+/// True if `folder` holds the whole of such features.
+bool holds(const std::string &folder, const plan::Plan &plan, const std::string &planned) {
+  std::error_code failed;
+  if (!std::filesystem::is_directory(folder, failed)) return false;
+  const std::optional<shard::FolderIndex> index = shard::read_index(folder);
+  return index && made_for(plan, planned, index->meta);
+}
+
+/// A plan for exact features must not be given rounded ones.
+void check_codec(const shard::ShardMeta &meta, const plan::Plan &plan, const std::string &origin) {
+  const codec::Codec have{codec::number_from_name(meta.codec), false};
+  if (have.exact() || have.number == plan.codec.number) return;
+  throw FormatError(origin + ": its values are written as " + meta.codec + ", the plan's as " +
+                    std::string(name_of(plan.codec.number)) +
+                    "; extract with this plan, or make one for that codec");
 }
 
 void check_classes(const shard::ShardMeta &meta, std::int64_t classes, const std::string &origin,
@@ -47,16 +73,23 @@ Setup setup_from_plan(const PlanInput &input, std::uint64_t seed) {
   const std::string planned = plan.kind == plan::CutKind::files ? "input" : plan.cut_name();
   setup.network = make_network(pretrained, plan.scheme, plan.classes, seed, planned);
 
-  std::unique_ptr<shard::ShardSource> shards = shard::open_shards(input.features);
+  const bool kept = input.resume && input.features == "-" && holds(input.source.keep, plan, planned);
+  if (kept)
+    setup.notes.push_back("the earlier run has kept the whole stream in " + input.source.keep +
+                          "; stdin is not read");
+  std::unique_ptr<shard::ShardSource> shards = shard::open_shards(kept ? input.source.keep : input.features);
   const shard::ShardMeta meta = shards->meta();
   check_classes(meta, plan.classes, features, origin);
   setup.cut = planned;
+  setup.sent = plan.cut_name();
+  setup.codec = name_of(plan.codec);
   const bool computed = meta.payload == shard::Payload::values;
-  if (computed == (plan.kind == plan::CutKind::files) || (computed && cut_of(meta) != planned))
+  if (!made_for(plan, planned, meta))
     throw FormatError(features + ": holds " +
                       (computed ? "the cut " + cut_of(meta) : "the records as they are stored") + ", " +
                       origin + " cuts at " + plan.cut_name() + "; extract with this plan");
   if (computed) check_features(setup.network, meta, features);
+  if (computed) check_codec(meta, plan, features);
   setup.classes = meta.classes;
   setup.source = shard_source(std::move(shards), setup.preprocess, input.source);
   return setup;

@@ -19,6 +19,7 @@ struct Setup {
   data::Preprocess preprocess;
   graph::Scheme scheme;
   std::string cut;                         // where the records arrive
+  std::string sent, codec;                 // what crosses and how, in the plan's words; empty without one
   Digest plan;                             // zero without one
   std::optional<std::int64_t> cache_bytes; // the plan's, for features between epochs
   std::vector<std::string> notes;
@@ -28,6 +29,7 @@ struct PlanInput {
   std::string plan;     // file, or "-"
   std::string model;    // replaces the plan's model file; empty: the plan's
   std::string features; // shards: a folder, a file, or "-"
+  bool resume = false;  // "-": not read if an earlier run has kept all of this plan's stream
   SourceOptions source;
 };
 

@@ -1,4 +1,5 @@
 #include "cli/error.h"
+#include "runtime/clock.h"
 #include "shard/folder.h"
 #include "train/decoder.h"
 #include "train/sources.h"
@@ -31,6 +32,7 @@ public:
   const std::vector<std::string> &skipped() const override { return skipped_; }
   std::int64_t skipped_before() const override { return skipped_before_; }
   bool cheap() const override { return decoder_.passes(); }
+  std::optional<Arrival> arrival() const override { return arrival_; }
 
   std::optional<Chunk> next(std::int64_t limit) override { return arrived_ ? read(limit) : arrive(limit); }
 
@@ -46,7 +48,9 @@ private:
       if (offset_ == current_.size() && !fetch()) return std::nullopt;
       const std::int64_t end = std::min(offset_ + limit, current_.size());
       const shard::Shard part = shard::slice(current_, offset_, end);
+      const Stopwatch decoding;
       Decoder::Result result = decoder_.decode(part);
+      handling_ += decoding.seconds();
       if (!result.failures.empty() && !options_.keep_going)
         throw Error(result.failures.front() + "; --keep-going leaves such records out");
       skipped_.insert(skipped_.end(), result.failures.begin(), result.failures.end());
@@ -102,7 +106,9 @@ private:
       return false;
     }
     current_ = std::move(*shard);
+    const Stopwatch keeping;
     if (sink_) keep(current_);
+    handling_ += keeping.seconds();
     return true;
   }
 
@@ -131,6 +137,7 @@ private:
   void finish() {
     arrived_ = true;
     skipped_before_ = source_->skipped();
+    if (const auto delivery = source_->delivery()) arrival_ = {*delivery, handling_};
     if (!sink_) return;
     sink_->finish(skipped_before_);
     sink_.reset();
@@ -158,6 +165,8 @@ private:
   SourceOptions options_;
   std::vector<std::string> skipped_;
   std::int64_t skipped_before_ = 0;
+  std::optional<Arrival> arrival_;
+  double handling_ = 0;
 
   shard::Shard current_; // arriving
   std::int64_t offset_ = 0, entry_ = 0;

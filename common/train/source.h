@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/tensor.h"
+#include "shard/delivery.h"
 #include "train/split.h"
 
 #include <cstdint>
@@ -16,6 +17,12 @@ namespace tl::train {
 struct Chunk {
   std::vector<RecordInfo> records;
   std::vector<Tensor> values;
+};
+
+/// How the records came through a pipe.
+struct Arrival {
+  shard::Delivery delivery;
+  double handling = 0; // seconds in which they were decoded and kept, by the thread that reads the pipe
 };
 
 /// Used by one thread at a time. It first delivers every record once, in arrival order; a record's
@@ -39,6 +46,8 @@ public:
   virtual std::int64_t skipped_before() const = 0;
   /// True if keeping its values in memory would save nothing: mapped files, no decoding.
   virtual bool cheap() const = 0;
+  /// Known once everything has arrived; nothing for what does not come through a pipe.
+  virtual std::optional<Arrival> arrival() const { return std::nullopt; }
 };
 
 } // namespace tl::train

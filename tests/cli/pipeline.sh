@@ -47,6 +47,42 @@ test_every_cut_trains_the_same_over_a_pipe() {
   done
 }
 
+test_another_plan_after_an_epoch_changes_nothing() {
+  local cuts from to
+  for cuts in files:layer3 layer1:avgpool avgpool:input layer3:files; do
+    from=${cuts%:*} to=${cuts#*:}
+    run_shell "tl-extract --plan $SHARED/$from.json $SHARED/photos -o - |
+      tl-train --epochs 1 --seed 3 --plan $SHARED/$from.json - -o $from-$to"
+    expect_status 0
+    run_shell "tl-extract --plan $SHARED/$to.json $SHARED/photos -o - |
+      tl-train --epochs 3 --seed 3 --plan $SHARED/$to.json - -o $from-$to --resume"
+    expect_status 0
+    expect_same_losses "$SHARED/direct" "$from-$to"
+  done
+  # What the new plan's stream left serves a later resume as well.
+  run tl-train --epochs 4 --seed 3 --plan "$SHARED/files.json" - -o layer3-files --resume </dev/null
+  expect_status 0
+}
+
+test_a_run_over_a_pipe_tells_what_the_next_plan_needs() {
+  run_shell "tl-extract --plan $SHARED/input.json $SHARED/photos -o - |
+    tl-train --epochs 2 --seed 3 --plan $SHARED/input.json - -o seen"
+  expect_status 0
+  expect_stderr 'held up by the'
+  [[ $(grep -c '"arrival"' seen/metrics.jsonl) == 1 ]] || fail "not one arrival"
+  run tl-split --storage "$SHARED/profile.json" --link 1kbit/s --head linear --observed seen/metrics.jsonl -o next.json
+  expect_status 0
+  expect_stderr 'against the profiles'
+  expect_json next.json 'd["revision"]["drifted"] and d["revision"]["link"] < 0.5' # a pipe is faster than that
+  must tl-extract --plan "$SHARED/input.json" "$SHARED/photos" -o features
+  must tl-train --plan "$SHARED/input.json" --epochs 1 --seed 3 features -o lying
+  run tl-split --storage "$SHARED/profile.json" --link 1Mbit/s --head linear --observed lying/metrics.jsonl
+  expect_status 1
+  expect_error 'only a run that reads a pipe'
+  run tl-split --storage "$SHARED/profile.json" --link 1Mbit/s --head linear --observed "$SHARED/profile.json"
+  expect_status 1
+}
+
 test_a_folder_a_file_and_a_pipe_train_the_same() {
   must tl-extract --plan "$SHARED/layer1.json" "$SHARED/photos" -o features
   must tl-extract --plan "$SHARED/layer1.json" "$SHARED/photos" -o one.safetensors

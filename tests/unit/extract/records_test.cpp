@@ -274,7 +274,7 @@ TEST_CASE_FIXTURE(Fixture, "the report is a valid document and names the busiest
   CHECK(document["records"] == 10);
   CHECK(document["skipped"].size() == 1);
   CHECK(document["changes"]["added"] == 10);
-  for (const extract::Stage &stage : report.stages) CHECK(stage.busy <= 1.5);
+  for (const shard::Stage &stage : report.stages) CHECK(stage.busy <= 1.5);
   CHECK(extract::summary(report).size() == 3);
 
   extract::ExtractReport made;

