@@ -13,6 +13,9 @@ namespace tl::shard {
 
 namespace {
 
+// Of one value of a record: so that no sum of bytes overflows.
+constexpr std::int64_t kMostElements = std::int64_t{1} << 40;
+
 std::string quoted(const std::string &bytes) { return "'" + cli::printable(bytes) + "'"; }
 
 Shape with_rows(std::int64_t rows, const Shape &shape) {
@@ -88,7 +91,8 @@ void ShardMeta::check() const {
   for (const ValueInfo &value : values) {
     if (value.name.empty() || !cli::is_utf8(value.name) || !names.insert(value.name).second)
       throw Error("shard: the value name " + quoted(value.name) + " is empty, not UTF-8, or there twice");
-    element_count(value.shape);
+    if (element_count(value.shape) > kMostElements)
+      throw Error("shard: no record has a value of the shape " + to_string(value.shape));
   }
   std::set<std::string> known;
   for (const std::string &name : classes)

@@ -74,9 +74,12 @@ inline bool same_bytes(const Tensor &a, const Tensor &b) {
 inline bool same_rows(const shard::Shard &a, const shard::Shard &b) {
   bool same = a.labels == b.labels && a.records == b.records && a.rows == b.rows && a.ids == b.ids &&
               a.file_offset == b.file_offset && a.values.size() == b.values.size() &&
-              shard::to_metadata(a.meta) == shard::to_metadata(b.meta);
+              a.scales.size() == b.scales.size() && shard::to_metadata(a.meta) == shard::to_metadata(b.meta);
   for (std::size_t i = 0; same && i < a.values.size(); ++i) same = same_bytes(a.values[i], b.values[i]);
-  return same && (a.meta.payload != shard::Payload::files || same_bytes(a.files, b.files));
+  for (std::size_t i = 0; same && i < a.scales.size(); ++i)
+    same =
+        !a.scales[i].data == !b.scales[i].data && (!a.scales[i].data || same_bytes(a.scales[i], b.scales[i]));
+  return same && (a.file_offset.empty() || same_bytes(a.files, b.files));
 }
 
 inline shard::Block block_of(const std::string &bytes) {
