@@ -3,6 +3,7 @@
 
 #include "runtime/tensor.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -19,6 +20,8 @@ public:
   /// -1 when the listing has none. Thread-safe. Throws DecodeError for a record that cannot be used
   /// (missing, unreadable, 0 bytes, too large), another Error when it is the process that cannot go on.
   virtual Tensor read(const std::string &id, std::int64_t row) const = 0;
+  /// Reads that are worth having on their way at once, because each mostly waits.
+  virtual std::size_t reads_in_flight() const { return 1; }
 };
 
 /// Of a folder on a file system; ids are paths below `root`.

@@ -3,6 +3,7 @@
 
 #include "data/file_reader.h"
 #include "data/source.h"
+#include "shard/safetensors.h"
 
 #include <cstdint>
 #include <string>
@@ -44,6 +45,8 @@ Listing list_idx(const std::string &images);
 std::string find_idx(const std::string &folder, const std::string &split);
 
 Listing list_safetensors(const std::string &path);
+/// The same of a file in memory; `path` is its name.
+Listing list_safetensors(const shard::SafeTensors &file, const std::string &path);
 
 /// One record for each row of the table, "prefix/0" and so on.
 void add_rows(Listing &listing, const std::string &prefix);

@@ -3,11 +3,14 @@
 #include "cli/error.h"
 #include "cli/log.h"
 #include "runtime/clock.h"
+#include "runtime/slots.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
+#include <deque>
 #include <exception>
 #include <mutex>
 #include <thread>
@@ -39,6 +42,10 @@ void check_fit(const Dataset &dataset, const Preprocess &preprocess, const Loade
   if (options.form == Form::pixels && kind != InputKind::image) refuse("its records have no pixels");
 }
 
+std::size_t thread_count(std::size_t wanted) {
+  return wanted ? wanted : std::max(1U, std::thread::hardware_concurrency());
+}
+
 } // namespace
 
 struct Loader::State {
@@ -47,29 +54,45 @@ struct Loader::State {
   const Preprocess preprocess;
   const LoaderOptions options;
 
-  // A ring of outcomes: position p of the order is at p % ring.size(). Threads claim positions in
-  // turn, at most ring.size() ahead of the consumer, so memory is bounded and order is kept.
+  // The outcomes of positions [consumed, claimed) of the order. Threads claim positions in turn, at most
+  // `ahead` of the consumer, so memory is bounded and order is kept.
   std::mutex mutex;
   std::condition_variable filled, freed;
-  std::vector<Outcome> ring;
+  std::deque<Outcome> window;
   std::size_t claimed = 0, consumed = 0;
+  std::size_t batch = 1, ahead = 1;
   bool stop = false;
   LoaderCounters counters;
 
   std::vector<RecordNote> skipped, warned;
+  // A thread reads a record, then decodes it. Where reading mostly waits there are more threads than are
+  // to decode at once.
   std::vector<std::thread> threads;
+  Slots decoding;
+  std::atomic<bool> cancelled{false}; // ends the reads that wait for a network
 
   State(const Dataset &d, std::vector<std::uint32_t> o, Preprocess p, LoaderOptions l)
-      : dataset(d), order(std::move(o)), preprocess(std::move(p)), options(std::move(l)) {}
+      : dataset(d), order(std::move(o)), preprocess(std::move(p)), options(std::move(l)),
+        decoding(thread_count(options.threads)) {}
 
-  Outcome process(std::uint32_t index, Preparer &preparer, LoaderCounters &spent) const;
+  Outcome process(std::uint32_t index, Preparer &preparer, LoaderCounters &spent);
   void work();
   Outcome take();
   void add_note(std::vector<RecordNote> &notes, std::uint32_t index, const std::string &reason);
   void stop_threads();
+
+  void set_batch(std::size_t records, std::size_t thread_count) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex);
+      batch = records;
+      // One batch ahead of the one being filled keeps the threads busy while the consumer works.
+      ahead = read_ahead(records, thread_count);
+    }
+    freed.notify_all();
+  }
 };
 
-Outcome Loader::State::process(std::uint32_t index, Preparer &preparer, LoaderCounters &spent) const {
+Outcome Loader::State::process(std::uint32_t index, Preparer &preparer, LoaderCounters &spent) {
   Outcome outcome;
   try {
     const Stopwatch watch;
@@ -85,6 +108,7 @@ Outcome Loader::State::process(std::uint32_t index, Preparer &preparer, LoaderCo
     if (options.form == Form::encoded)
       outcome.record = std::move(record);
     else {
+      const Slots::Hold hold(decoding);
       outcome.value = options.form == Form::pixels ? preparer.pixels(record) : preparer.input(record);
       outcome.note = preparer.warning();
     }
@@ -100,12 +124,14 @@ Outcome Loader::State::process(std::uint32_t index, Preparer &preparer, LoaderCo
 }
 
 void Loader::State::work() {
+  const CancelScope scope(cancelled);
   Preparer preparer(preprocess);
   std::unique_lock<std::mutex> lock(mutex);
   for (;;) {
-    freed.wait(lock, [&] { return stop || claimed == order.size() || claimed < consumed + ring.size(); });
+    freed.wait(lock, [&] { return stop || claimed == order.size() || claimed < consumed + ahead; });
     if (stop || claimed == order.size()) return;
     const std::size_t position = claimed++;
+    window.emplace_back();
     lock.unlock();
     LoaderCounters spent;
     const PrepareTimes before = preparer.times();
@@ -115,7 +141,7 @@ void Loader::State::work() {
     counters.bytes_read += spent.bytes_read;
     counters.decode_seconds += preparer.times().decode - before.decode;
     counters.resize_seconds += preparer.times().resize - before.resize;
-    ring[position % ring.size()] = std::move(outcome);
+    window[position - consumed] = std::move(outcome);
     filled.notify_one();
   }
 }
@@ -125,14 +151,14 @@ Outcome Loader::State::take() {
   Outcome outcome;
   {
     std::unique_lock<std::mutex> lock(mutex);
-    Outcome &slot = ring[consumed % ring.size()];
     const Stopwatch watch;
     // A signal interrupts no wait on a condition: look for one now and then.
     while (!filled.wait_for(lock, std::chrono::milliseconds(200),
-                            [&] { return slot.kind != Outcome::Kind::empty; }))
+                            [&] { return !window.empty() && window.front().kind != Outcome::Kind::empty; }))
       check_interrupt();
     counters.wait_seconds += watch.seconds();
-    outcome = std::exchange(slot, Outcome());
+    outcome = std::move(window.front());
+    window.pop_front();
     ++consumed;
   }
   freed.notify_all();
@@ -148,6 +174,7 @@ void Loader::State::stop_threads() {
     std::lock_guard<std::mutex> lock(mutex);
     stop = true;
   }
+  cancelled = true;
   freed.notify_all();
   for (std::thread &thread : threads) thread.join();
 }
@@ -196,12 +223,9 @@ Loader::Loader(const Dataset &dataset, std::vector<std::uint32_t> order, const P
     if (index >= dataset.records().size()) throw Error("record " + std::to_string(index) + " does not exist");
   state_ = std::make_unique<State>(dataset, std::move(order), preprocess, std::move(options));
   State &state = *state_;
-  const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
-  std::size_t threads = state.options.threads ? state.options.threads : cores;
+  std::size_t threads = std::max(thread_count(state.options.threads), dataset.reads_in_flight());
   threads = std::min(threads, std::max<std::size_t>(state.order.size(), 1));
-  // One batch ahead of the one being filled keeps the threads busy while the consumer works.
-  const std::size_t ahead = std::min(2 * state.options.batch + 2 * threads, state.order.size());
-  state.ring.resize(std::max<std::size_t>(ahead, 1));
+  state.set_batch(state.options.batch, threads);
   try {
     for (std::size_t i = 0; i < threads; ++i) state.threads.emplace_back([&state] { state.work(); });
   } catch (...) {
@@ -212,11 +236,16 @@ Loader::Loader(const Dataset &dataset, std::vector<std::uint32_t> order, const P
 
 Loader::~Loader() { state_->stop_threads(); }
 
+void Loader::set_batch(std::size_t records) {
+  if (records == 0) throw UsageError("a batch of 0 records");
+  state_->set_batch(records, state_->threads.size());
+}
+
 std::optional<Batch> Loader::next() {
   State &state = *state_;
   Batch batch;
-  Stack stack(std::min(state.options.batch, state.order.size() - state.consumed));
-  while (batch.size() < state.options.batch && state.consumed < state.order.size()) {
+  Stack stack(std::min(state.batch, state.order.size() - state.consumed));
+  while (batch.size() < state.batch && state.consumed < state.order.size()) {
     check_interrupt();
     const std::uint32_t index = state.order[state.consumed];
     const Record &record = state.dataset.records()[index];

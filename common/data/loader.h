@@ -27,7 +27,7 @@ enum class OnError {
 struct LoaderOptions {
   Form form = Form::input;
   std::size_t batch = 32;
-  std::size_t threads = 0; // 0: one per core
+  std::size_t threads = 0; // that decode; 0: one per core. Dataset::reads_in_flight() may add some that read
   OnError on_error = OnError::fail;
   /// Called after a record is read, before it is decoded; false leaves it out (counted as
   /// unwanted). Called from several threads at once and in no order. May be empty.
@@ -74,6 +74,13 @@ public:
   /// The next batch; only the last may be short. Empty at the end. Throws Error naming the record
   /// (OnError::fail), or Interrupted.
   std::optional<Batch> next();
+
+  /// Records of the batches from the next one on, and how far ahead of them records are decoded. Fewer:
+  /// what was decoded already is delivered first.
+  void set_batch(std::size_t records);
+
+  /// Records that are decoded but not yet part of a batch, at most.
+  static std::size_t read_ahead(std::size_t batch, std::size_t threads) { return 2 * batch + 2 * threads; }
 
   /// Complete once next() has returned nothing; in order.
   const std::vector<RecordNote> &skipped() const;

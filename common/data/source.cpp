@@ -4,6 +4,7 @@
 #include "cli/io.h"
 #include "cli/log.h"
 #include "data/listing.h"
+#include "data/object_files.h"
 #include "data/source_tar.h"
 
 #include <algorithm>
@@ -89,7 +90,9 @@ Listing list_file(const std::string &spec, const SourceOptions &options) {
     throw UsageError((spec == "-" ? "stdin" : spec) +
                      ": is a tar, not a list; say so: --data-format tar or webdataset");
   if (format == "auto") format = has_suffix(spec, ".csv") ? "csv" : manifest_format(text);
-  return list_manifest(spec, text, format);
+  Listing listing = list_manifest(spec, text, format);
+  open_urls(listing);
+  return listing;
 }
 
 Listing list_source(const std::string &spec, const SourceOptions &options) {
@@ -99,6 +102,7 @@ Listing list_source(const std::string &spec, const SourceOptions &options) {
     throw UsageError(
         "'" + options.format +
         "' is no kind of source: want auto, folder, csv, list, list0, tar, webdataset, safetensors or idx");
+  if (object::is_url(spec)) return list_objects(spec, options);
   std::error_code failed;
   const fs::file_status status = fs::status(spec, failed);
   if (spec != "-" && !fs::exists(status) && may_be_tar(options.format))
@@ -230,6 +234,10 @@ const Shape &Dataset::row_shape() const { return state_->listing.row_shape; }
 DType Dataset::row_dtype() const { return state_->listing.table.dtype; }
 std::int64_t Dataset::hidden() const { return state_->listing.hidden; }
 const std::vector<std::string> &Dataset::notes() const { return state_->listing.notes; }
+
+std::size_t Dataset::reads_in_flight() const {
+  return state_->listing.files ? state_->listing.files->reads_in_flight() : 1;
+}
 
 Encoded Dataset::read(std::size_t index) const {
   const Listing &listing = state_->listing;

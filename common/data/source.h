@@ -49,7 +49,8 @@ public:
   /// path,label, a newline or NUL list of path[TAB label], a .safetensors file with `images`,
   /// `input` or `tokens` (and `labels`), an IDX images file or a folder of them, a tar (a packed folder
   /// or WebDataset samples), a folder of tars or a pattern of them, shard-{000..009}.tar; "-" reads a list,
-  /// or a tar, from stdin. Paths in a list are relative to its folder. Throws Error, UsageError, FormatError.
+  /// or a tar, from stdin. Paths in a list are relative to its folder, or URLs. All but IDX may be objects,
+  /// s3://bucket/prefix or swift://container/prefix. Throws Error, UsageError, FormatError.
   static Dataset open(const std::string &spec, const SourceOptions &options = {});
 
   Dataset(Dataset &&) noexcept;
@@ -70,6 +71,10 @@ public:
   std::int64_t hidden() const;
   /// What a user should know, one line each: "3 hidden names ignored", ...
   const std::vector<std::string> &notes() const;
+
+  /// Calls of read() that are worth having on their way at once, because each mostly waits; 1 where it
+  /// does not.
+  std::size_t reads_in_flight() const;
 
   /// The content of records()[index] and its hash. Thread-safe. Throws DecodeError for a record
   /// that cannot be used (missing, unreadable, not a regular file, 0 bytes, too large), another

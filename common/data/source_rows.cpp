@@ -58,7 +58,10 @@ void name_classes(Listing &listing, const std::map<std::string, std::string> &me
 } // namespace
 
 Listing list_safetensors(const std::string &path) {
-  const shard::SafeTensors file = shard::read_safetensors(path);
+  return list_safetensors(shard::read_safetensors(path), path);
+}
+
+Listing list_safetensors(const shard::SafeTensors &file, const std::string &path) {
   const Tensor *table = nullptr;
   std::string name;
   for (const char *candidate : {"images", "input", "tokens"})

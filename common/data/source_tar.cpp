@@ -280,25 +280,39 @@ std::vector<std::string> expand_braces(const std::string &text) {
   return {text};
 }
 
-std::vector<std::string> tars_in_folder(const std::string &folder, bool asked) {
+bool is_tar_name(const std::string &name) {
   static const std::vector<std::string> kTars = {".tar",     ".tar.gz", ".tar.xz", ".tar.zst", ".tar.bz2",
                                                  ".tar.lz4", ".tar.lz", ".tgz",    ".txz",     ".tzst"};
-  static const std::vector<std::string> kText = {".txt", ".json", ".csv", ".tsv", ".md", ".idx", ".index"};
-  std::vector<std::string> tars, files;
-  bool other = false;
+  return ends_in_one_of(name, kTars);
+}
+
+std::vector<std::string> tars_in_folder(const std::string &folder, bool asked) {
+  std::vector<std::string> files;
+  bool others = false;
   std::error_code failed;
   fs::directory_iterator entry(folder, failed);
   for (; !failed && entry != fs::directory_iterator(); entry.increment(failed)) {
     const std::string name = entry->path().filename().string();
     std::error_code ignored;
     if (name[0] == '.') continue;
-    const bool file = entry->is_regular_file(ignored), tar = ends_in_one_of(name, kTars);
-    if (file) files.push_back(name);
-    if (file && tar) tars.push_back(name);
-    other = other || !file || !(tar || ends_in_one_of(name, kText));
-    if (other && !asked) return {};
+    if (entry->is_regular_file(ignored))
+      files.push_back(name);
+    else
+      others = true;
+    if (others && !asked) return {};
   }
   if (failed) throw SystemError("read folder " + folder, failed.value());
+  return tars_among(std::move(files), others, asked);
+}
+
+std::vector<std::string> tars_among(std::vector<std::string> files, bool others, bool asked) {
+  static const std::vector<std::string> kText = {".txt", ".json", ".csv", ".tsv", ".md", ".idx", ".index"};
+  std::vector<std::string> tars;
+  for (const std::string &name : files) {
+    if (is_tar_name(name)) tars.push_back(name);
+    others = others || !(is_tar_name(name) || ends_in_one_of(name, kText));
+  }
+  if (others && !asked) return {};
   if (tars.empty() && asked) tars = std::move(files);
   std::sort(tars.begin(), tars.end());
   return tars;

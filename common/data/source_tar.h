@@ -26,6 +26,10 @@ std::vector<std::string> expand_braces(const std::string &text);
 /// The names of the tars in a folder of them, in bytewise order; {} when it is none. Names decide, .tar with
 /// or without what it is packed by; unless `asked` for, only text may stand beside them.
 std::vector<std::string> tars_in_folder(const std::string &folder, bool asked);
+/// The same, of a folder that holds these `files`, and `others` if it holds anything else.
+std::vector<std::string> tars_among(std::vector<std::string> files, bool others, bool asked);
+/// True for names like "x.tar" and "x.tar.gz".
+bool is_tar_name(const std::string &name);
 
 /// True if a file that begins with these bytes is to be opened as a tar, if only to say what it is.
 bool resembles_tar(const std::string &head);

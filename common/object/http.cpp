@@ -56,7 +56,7 @@ struct Exchange {
   bool to_receiver() const { return receiver && response.status >= 200 && response.status < 300; }
 
   void begin() {
-    if (began) return;
+    if (began || response.status < 200) return;
     began = true;
     if (to_receiver()) receiver->begin(response);
   }
@@ -68,6 +68,7 @@ struct Exchange {
       curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &response.status);
       return;
     }
+    if (line == "\r\n" || line == "\n") return begin(); // before a body that may never come
     const std::size_t colon = line.find(':');
     if (colon == std::string::npos || response.headers.size() >= kMaxHeaders) return;
     std::string name = line.substr(0, colon);
@@ -247,7 +248,6 @@ Response HttpClient::exchange(const Request &request, Receiver *receiver) const 
   if (exchange.error) std::rethrow_exception(exchange.error);
   Response &response = exchange.response;
   if (code == CURLE_OK) {
-    exchange.begin(); // of an empty body
     curl_off_t seconds = 0;
     if (curl_easy_getinfo(curl.get(), CURLINFO_RETRY_AFTER, &seconds) == CURLE_OK)
       response.retry_after = static_cast<double>(seconds);

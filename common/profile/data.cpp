@@ -6,6 +6,7 @@
 #include "data/prepare.h"
 #include "runtime/clock.h"
 #include "runtime/host.h"
+#include "runtime/slots.h"
 #include "json/bytes.h"
 
 #include <algorithm>
@@ -28,8 +29,9 @@ struct Totals {
 
 class Sampling {
 public:
-  Sampling(const data::Dataset &dataset, const data::Preprocess &preprocess, const DataOptions &options)
-      : dataset_(dataset), preprocess_(preprocess), options_(options),
+  Sampling(const data::Dataset &dataset, const data::Preprocess &preprocess, const DataOptions &options,
+           std::size_t decoders)
+      : dataset_(dataset), preprocess_(preprocess), options_(options), decoding_(decoders),
         order_(data::record_order(dataset, true, 0)) {
     order_.resize(std::min(order_.size(), options.records));
   }
@@ -65,11 +67,12 @@ private:
     if (!totals_.failure) totals_.failure = mine.failure;
   }
 
-  void one(std::uint32_t index, data::Preparer &preparer, Totals &totals) const {
+  void one(std::uint32_t index, data::Preparer &preparer, Totals &totals) {
     try {
       const Stopwatch reading;
       const data::Encoded record = dataset_.read(index);
       const double read = reading.seconds();
+      const Slots::Hold hold(decoding_);
       const Stopwatch decoding;
       preparer.input(record);
       totals.decode += decoding.seconds();
@@ -86,6 +89,7 @@ private:
   const data::Dataset &dataset_;
   const data::Preprocess &preprocess_;
   const DataOptions &options_;
+  Slots decoding_;
   std::vector<std::uint32_t> order_;
   Stopwatch watch_;
   std::atomic<std::size_t> next_{0};
@@ -99,7 +103,8 @@ MeasuredData measure_data(const data::Dataset &dataset, const data::Preprocess &
                           const DataOptions &options) {
   if (dataset.records().empty()) throw Error(dataset.spec() + ": has no records to measure");
   const std::size_t threads = options.threads ? options.threads : static_cast<std::size_t>(usable_cores());
-  const Totals totals = Sampling(dataset, preprocess, options).run(threads);
+  const std::size_t readers = std::max(threads, dataset.reads_in_flight()); // as the loader has them
+  const Totals totals = Sampling(dataset, preprocess, options, threads).run(readers);
   if (totals.good == 0)
     throw Error(dataset.spec() + ": none of " + std::to_string(totals.damaged) +
                 " records tried can be used; the first: " + totals.damage);
@@ -115,7 +120,7 @@ MeasuredData measure_data(const data::Dataset &dataset, const data::Preprocess &
   profile.records = static_cast<std::int64_t>(dataset.records().size());
   profile.classes = static_cast<std::int64_t>(dataset.classes().size());
   profile.bytes_per_record = totals.bytes / good;
-  profile.read_seconds = totals.read / good / static_cast<double>(threads);
+  profile.read_seconds = totals.read / good / static_cast<double>(readers);
   profile.decode_seconds = totals.decode / good;
   profile.threads = static_cast<int>(threads);
   return result;
