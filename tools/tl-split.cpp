@@ -120,6 +120,11 @@ tl::ExitCode split(Arguments &arguments) {
   request.storage = tl::plan::load_profile(arguments.storage);
   request.compute = arguments.compute.empty() ? request.storage : tl::plan::load_profile(arguments.compute);
   request.link = choose_link(arguments);
+  const auto &measured = request.storage.model;
+  if (request.codecs.max_error && measured && measured->codecs && !measured->codecs->real)
+    tl::cli::warn(request.storage.origin +
+                  ": the errors of codecs were measured on random records; profile the "
+                  "model with --data for those of real ones");
   if (!arguments.observed.empty()) request.observed = tl::plan::load_observed(arguments.observed);
   const tl::plan::Plan plan = tl::plan::make_plan(request);
   if (plan.revision) tl::cli::note(tl::plan::describe(*plan.revision, plan));

@@ -19,15 +19,79 @@ def read_stream(data):
     return frames
 
 
-def check(metadata, tensors, first):
+def scale_shape(shape):
+    """Of the scales of a record, by the rule of the page."""
+    sequence = len(shape) == 2
+    channels = shape[-1] if sequence else shape[0]
+    one = [1] * len(shape)
+    if len(shape) < 2 or np.prod(shape) // channels < 16:
+        return one
+    one[-1 if sequence else 0] = channels
+    return one
+
+
+def unpack(metadata, tensors):
+    """Puts the tensors of a compressed shard where those of a plain one are."""
+    rows, content = int(metadata["rows"]), []
+    offset, frames = tensors["zstd_offset"], tensors["zstd"].tobytes()
+    assert len(offset) == rows + 1
+    # Frames back to back are decompressed to their contents back to back.
+    content = subprocess.run(["zstd", "-dcq"], input=frames, stdout=subprocess.PIPE, check=True).stdout
+    row = np.frombuffer(content, "u1").reshape(rows, -1)
+    at = 0
+
+    def take(shape, dtype):
+        nonlocal at
+        size, count = np.dtype(dtype).itemsize, int(np.prod(shape))
+        planes = row[:, at : at + size * count].reshape(rows, size, count)
+        at += size * count
+        return np.ascontiguousarray(planes.transpose(0, 2, 1)).view(dtype).reshape(rows, *shape)
+
+    for value in json.loads(metadata["values"]):
+        dtype = TYPES[value["dtype"].upper()]
+        tensors[value["tensor"]] = take(value["shape"], dtype)
+        if "scale" in value:
+            tensors[value["scale"]] = take(scale_shape(value["shape"]), "<f4")
+    assert at == row.shape[1]
+
+
+def decode(value, tensors):
+    tensor = tensors[value["tensor"]]
+    if value["dtype"] == "bf16":
+        return (tensor.astype("u4") << 16).view("f4")
+    if "scale" not in value:
+        return tensor
+    assert tensor.dtype == np.int8 and tensors[value["scale"]].shape[1:] == tuple(scale_shape(value["shape"]))
+    return tensor * tensors[value["scale"]]
+
+
+def check_numbers(codec, have, want):
+    assert have.shape == want.shape
+    if codec == "fp32":
+        assert (have == want).all()
+    elif codec == "bf16":
+        assert (abs(have - want) <= abs(want) / 256).all() and (have != want).any()
+    else:
+        flat = want.reshape(len(want), 2, -1) if want.ndim == 4 else want.reshape(len(want), 1, -1)
+        scale = abs(flat).max(axis=2, keepdims=True) / 127
+        assert (abs(have.reshape(flat.shape) - flat) <= scale * 0.5001).all() and (have != want).any()
+
+
+def check(metadata, tensors, first, codec="fp32"):
     rows = int(metadata["rows"])
     assert metadata["format"] == "tl-shard" and metadata["version"] == "1" and metadata["payload"] == "values"
-    values = {v["name"]: tensors[v["tensor"]] for v in json.loads(metadata["values"])}
-    assert list(values) == ["layer3.5", "label"]
+    assert metadata["codec"] == codec.split("+")[0]
+    assert metadata.get("compression", "") == codec[len(metadata["codec"]) + 1 :]
+    if "compression" in metadata:
+        unpack(metadata, tensors)
+    values = {v["name"]: decode(v, tensors) for v in json.loads(metadata["values"])}
+    assert list(values) == ["layer3.5", "label", "map"]
     r = np.arange(first, first + rows)
-    floats, small = values["layer3.5"], values["label"]
-    assert floats.shape == (rows, 3, 5) and small.shape == (rows, 7)
-    assert (floats.reshape(rows, 15) == r[:, None] + np.arange(15) / 16).all()
+    small = values["label"]
+    want = (r[:, None] + np.arange(15) / 16).reshape(rows, 3, 5).astype("f4")
+    check_numbers(metadata["codec"], values["layer3.5"], want)
+    want = ((r[:, None] + 1) * (np.arange(32) - 16) / 8).reshape(rows, 2, 4, 4).astype("f4")
+    check_numbers(metadata["codec"], values["map"], want)
     assert (small == (3 * r[:, None] + np.arange(7)) % 256).all()
     assert (tensors["label"] == r % 5 - 1).all() and (tensors["row"] == 2 * r).all()
     offset, text = tensors["id_offset"], tensors["id"].tobytes()
@@ -42,10 +106,15 @@ def check(metadata, tensors, first):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.argv[1], folder], check=True)
-        metadata, tensors = read_shard(folder + "/sample.safetensors")
-        assert check(metadata, tensors, 0) == 70 and metadata["skipped"] == "2"
-        (length,) = struct.unpack_from("<Q", open(folder + "/sample.safetensors", "rb").read())
-        assert (8 + length) % 64 == 0
+        keys = {}
+        for codec in ("fp32", "fp32+zstd", "bf16", "bf16+zstd", "int8", "int8+zstd"):
+            path = f"{folder}/{codec}.safetensors"
+            metadata, tensors = read_shard(path)
+            assert check(metadata, tensors, 0, codec) == 70 and metadata["skipped"] == "2"
+            keys[codec] = metadata["key"]
+            (length,) = struct.unpack_from("<Q", open(path, "rb").read())
+            assert (8 + length) % 64 == 0
+        assert all(keys[name] == keys[name.split("+")[0]] for name in keys) and len(set(keys.values())) == 3
         frames = read_stream(open(folder + "/sample.stream", "rb").read())
         assert frames[0][0] == b"META" and json.loads(frames[0][1])["expected"] == "70"
         done = 0
