@@ -51,8 +51,13 @@ void add_data_options(CLI::App &command, Arguments &arguments) {
       ->capture_default_str();
   command
       .add_option("--data-format", arguments.source.format,
-                  "Kind of data set: auto, folder, csv, list, list0 (NUL), safetensors, idx")
+                  "Kind of data set: auto, folder, csv, list, list0 (NUL), tar, webdataset, safetensors, idx")
       ->type_name("KIND")
+      ->capture_default_str();
+  command
+      .add_option("--missing", arguments.source.missing,
+                  "Where a WebDataset sample lacks its picture or label: error or skip")
+      ->check(CLI::IsMember({"error", "skip"}))
       ->capture_default_str();
   command.add_option("--classes", arguments.source.classes, "Only these classes: names, or ranges like 5-9")
       ->delimiter(',')
@@ -83,7 +88,7 @@ void add_commands(CLI::App &app, Arguments &arguments) {
   add_output(*model, arguments);
 
   CLI::App *data = app.add_subcommand("data", "Speed of reading, decoding and preprocessing a data set");
-  data->add_option("dataset", arguments.dataset, "Folder, CSV or list of paths, .safetensors, IDX")
+  data->add_option("dataset", arguments.dataset, "Folder, CSV or list of paths, tar, .safetensors, IDX")
       ->required()
       ->type_name("DATASET");
   add_data_options(*data, arguments);

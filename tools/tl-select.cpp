@@ -29,9 +29,9 @@ void add_options(CLI::App &app, Arguments &arguments) {
                  "What is tried: models and grids of candidates; - for stdin")
       ->required()
       ->type_name("EXPERIMENT");
-  app.add_option(
-         "dataset", arguments.dataset,
-         "Folder with a sub-folder per class, CSV or list of paths, .safetensors, IDX; - for a list on stdin")
+  app.add_option("dataset", arguments.dataset,
+                 "Folder with a sub-folder per class, CSV or list of paths, tar, .safetensors, IDX; - for a "
+                 "list on stdin")
       ->required()
       ->type_name("DATASET");
   app.add_option(

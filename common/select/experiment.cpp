@@ -68,6 +68,7 @@ data::SourceOptions data_of(const json::Value &document, std::uint64_t seed) {
   options.classes = data.value("classes", options.classes);
   options.limit = data.value("limit", options.limit);
   options.split = data.value("split", options.split);
+  options.missing = data.value("missing", options.missing);
   return options;
 }
 
