@@ -12,7 +12,7 @@
 namespace tl::profile {
 
 struct CodecOptions {
-  std::int64_t records = 8; // at most; fewer if all their values would fill the memory
+  std::int64_t records = 8; // at most; fewer of large values
   double seconds = 5;       // at most, about; values that are left then are not measured
 };
 
@@ -24,7 +24,7 @@ struct MeasuredCodecs {
 /// Writes and reads back each value that is part of a cut, alone, in each codec, just as tl-extract and
 /// tl-train do, on one thread. Pixels are tried as u8, values that are not f32 only as they are. The records
 /// are drawn from the data set if there is one, else they are random numbers, whose features shrink
-/// and round otherwise than those of real records. Values that are a cut alone come first. Throws Error if no
+/// and round otherwise than those of real records. Small values come first. Throws Error if no
 /// record of the data set can be used, Interrupted.
 MeasuredCodecs measure_codecs(const model::Model &model, const data::Preprocess &preprocess,
                               const std::optional<data::Dataset> &dataset, const CodecOptions &options = {});

@@ -4,6 +4,7 @@
 #include "train/sources.h"
 
 #include "cli/error.h"
+#include "shard/coding.h"
 #include "shard/folder.h"
 #include "shard/stream.h"
 
@@ -102,6 +103,31 @@ void check_passes(RecordSource &source, const Chunk &expected) {
 }
 
 } // namespace
+
+TEST_CASE("features in any codec arrive, and come back, as the numbers that they stand for") {
+  const Chunk points = Points{31}.all();
+  const shard::Shard rows = points_shard(points);
+  const TempFolder folder;
+  for (const codec::Codec codec : codec::kCodecs) {
+    if (codec.number == codec::Number::u8) continue;
+    const shard::ShardMeta meta = shard::coded(rows.meta, codec);
+    const shard::Shard coded = shard::encode(meta, rows);
+    Chunk expected = points;
+    expected.values = shard::decode(meta, shard::unpack(coded));
+    CHECK(same(expected, points) == codec.exact());
+    train::SourceOptions options;
+    options.keep = folder.path("kept-" + name_of(codec));
+    const auto stream = train::shard_source(stream_of(folder, coded, 4), {}, options);
+    CHECK(stream->cheap() == codec.exact());
+    check_passes(*stream, expected);
+    const std::string name = folder.path("folder-" + name_of(codec));
+    const auto sink = shard::create_sink(name, meta);
+    sink->append(coded);
+    sink->finish(0);
+    const auto stored = train::shard_source(shard::open_shards(name), {}, options);
+    check_passes(*stored, expected);
+  }
+}
 
 TEST_CASE("a folder, a file and a stream give the same records, in every pass") {
   const Chunk points = Points{31}.all();
