@@ -25,8 +25,11 @@ struct FolderIndex {
   std::vector<IndexEntry> entries; // in reading order
 };
 
-void write_index(const std::string &folder, const FolderIndex &index);
+class FolderFiles; // folder_files.h
+
+void write_index(FolderFiles &folder, const FolderIndex &index);
 /// Nothing when the folder has no index. Throws FormatError if it is damaged.
+std::optional<FolderIndex> read_index(const FolderFiles &folder);
 std::optional<FolderIndex> read_index(const std::string &folder);
 
 /// Compares two states of a data set. Classes are compared by name, whatever their numbers.

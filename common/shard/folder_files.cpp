@@ -2,6 +2,7 @@
 
 #include "cli/error.h"
 #include "cli/log.h"
+#include "object/url.h"
 
 #include <cerrno>
 #include <charconv>
@@ -18,20 +19,7 @@ namespace fs = std::filesystem;
 namespace {
 constexpr std::string_view kPrefix = "shard-";
 constexpr std::string_view kSuffix = ".safetensors";
-constexpr const char *kIndexName = "index.safetensors";
 constexpr const char *kLockName = ".lock";
-
-/// The number in "shard-000012.safetensors", or -1 for any other name.
-std::int64_t shard_number(std::string_view name) {
-  if (name.size() <= kPrefix.size() + kSuffix.size() || name.substr(0, kPrefix.size()) != kPrefix ||
-      name.substr(name.size() - kSuffix.size()) != kSuffix)
-    return -1;
-  name = name.substr(kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size());
-  std::int64_t number = -1;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-  const bool good = error == std::errc() && end == name.data() + name.size() && name.size() <= 12;
-  return good ? number : -1;
-}
 
 template <class Visit> void for_each_name(const std::string &folder, const Visit &visit) {
   std::error_code failed;
@@ -48,24 +36,6 @@ std::string pid_in(int fd) {
   while (!pid.empty() && pid.back() == '\n') pid.pop_back();
   return pid;
 }
-} // namespace
-
-std::string shard_path(const std::string &folder, std::int64_t number) {
-  char name[48];
-  std::snprintf(name, sizeof name, "shard-%06lld.safetensors", static_cast<long long>(number));
-  return (fs::path(folder) / name).string();
-}
-
-std::string index_path(const std::string &folder) { return (fs::path(folder) / kIndexName).string(); }
-
-std::map<std::int64_t, std::string> list_shards(const std::string &folder) {
-  std::map<std::int64_t, std::string> shards;
-  for_each_name(folder, [&](const std::string &name) {
-    const std::int64_t number = shard_number(name);
-    if (number >= 0) shards[number] = (fs::path(folder) / name).string();
-  });
-  return shards;
-}
 
 void remove_leftovers(const std::string &folder) {
   // AtomicFile's names: a dot, the final name, a dot and six letters.
@@ -77,13 +47,93 @@ void remove_leftovers(const std::string &folder) {
   });
 }
 
-void remove_file(const std::string &path) {
-  if (::unlink(path.c_str()) != 0 && errno != ENOENT) throw SystemError("remove " + path, errno);
+class LocalFolder final : public FolderFiles {
+public:
+  explicit LocalFolder(fs::path folder) : folder_(std::move(folder)) {}
+
+  std::string path(const std::string &name) const override {
+    return (name.empty() ? folder_ : folder_ / name).string();
+  }
+  bool distant() const override { return false; }
+
+  std::map<std::int64_t, std::uint64_t> shards() const override {
+    std::map<std::int64_t, std::uint64_t> sizes;
+    for (const auto &[number, file] : list_shards(path(""))) {
+      std::error_code failed;
+      sizes[number] = fs::file_size(file, failed);
+      if (failed) throw SystemError("stat " + file, failed.value());
+    }
+    return sizes;
+  }
+
+  std::optional<Block> read(const std::string &name) const override {
+    if (::access(path(name).c_str(), F_OK) != 0 && errno == ENOENT) return std::nullopt;
+    return map_file(path(name));
+  }
+
+  std::uint64_t write(const std::string &name, bool,
+                      const std::function<std::uint64_t(const ByteSink &)> &content) override {
+    cli::AtomicFile file(path(name));
+    const std::uint64_t bytes = content([&](const void *data, std::size_t size) { file.write(data, size); });
+    file.commit();
+    return bytes;
+  }
+
+  void remove(const std::string &name) override { remove_file(path(name)); }
+
+  std::string unfinished_writer() const override {
+    const cli::Descriptor file(::open(path(kLockName).c_str(), O_RDONLY | O_CLOEXEC));
+    return file.valid() ? pid_in(file.get()) : "";
+  }
+
+  std::unique_ptr<WriterLock> lock() override {
+    std::error_code failed;
+    fs::create_directories(folder_, failed);
+    if (failed) throw SystemError("create folder " + path(""), failed.value());
+    auto lock = std::make_unique<FolderLock>(path(""));
+    remove_leftovers(path(""));
+    return lock;
+  }
+
+private:
+  fs::path folder_;
+};
+
+} // namespace
+
+std::shared_ptr<FolderFiles> open_folder(const std::string &folder) {
+  if (object::is_url(folder)) return open_object_folder(folder);
+  return std::make_shared<LocalFolder>(folder);
 }
 
-std::string unfinished_writer(const std::string &folder) {
-  const cli::Descriptor file(::open((fs::path(folder) / kLockName).c_str(), O_RDONLY | O_CLOEXEC));
-  return file.valid() ? pid_in(file.get()) : "";
+std::int64_t shard_number(std::string_view name) {
+  if (name.size() <= kPrefix.size() + kSuffix.size() || name.substr(0, kPrefix.size()) != kPrefix ||
+      name.substr(name.size() - kSuffix.size()) != kSuffix)
+    return -1;
+  name = name.substr(kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size());
+  std::int64_t number = -1;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  const bool good = error == std::errc() && end == name.data() + name.size() && name.size() <= 12;
+  return good ? number : -1;
+}
+
+std::string shard_name(std::int64_t number) {
+  char name[48];
+  std::snprintf(name, sizeof name, "shard-%06lld.safetensors", static_cast<long long>(number));
+  return name;
+}
+
+std::map<std::int64_t, std::string> list_shards(const std::string &folder) {
+  std::map<std::int64_t, std::string> shards;
+  for_each_name(folder, [&](const std::string &name) {
+    const std::int64_t number = shard_number(name);
+    if (number >= 0) shards[number] = (fs::path(folder) / name).string();
+  });
+  return shards;
+}
+
+void remove_file(const std::string &path) {
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) throw SystemError("remove " + path, errno);
 }
 
 FolderLock::FolderLock(const std::string &folder) : path_((fs::path(folder) / kLockName).string()) {

@@ -4,13 +4,11 @@
 #include "shard/row_buffer.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <mutex>
+#include <set>
 #include <unordered_map>
 
 namespace tl::shard {
-
-namespace fs = std::filesystem;
 
 namespace {
 
@@ -18,19 +16,13 @@ struct Place {
   std::int64_t shard, row;
 };
 
-std::string made_folder(const std::string &folder) {
-  std::error_code failed;
-  fs::create_directories(folder, failed);
-  if (failed) throw SystemError("create folder " + folder, failed.value());
-  return folder;
-}
-
 } // namespace
 
 struct FolderSink::State {
   std::string folder;
   SinkOptions options;
-  FolderLock lock;
+  std::shared_ptr<FolderFiles> files;
+  std::unique_ptr<WriterLock> lock;
   RowBuffer buffer;
   std::int64_t shard_rows; // at most, in one shard
   std::optional<FolderIndex> before;
@@ -39,49 +31,65 @@ struct FolderSink::State {
   std::int64_t next_shard = 0; // the one that the buffer's rows will be in
   mutable std::mutex mutex;    // of `places`: has() is called from other threads
   std::unordered_map<Digest, Place> places;
+  std::set<std::int64_t> trusted; // shards that are not read, because the index knows their rows
   SinkReport report;
   std::vector<std::string> notes;
 
   State(const std::string &path, ShardMeta meta, const SinkOptions &wanted)
-      : folder(made_folder(path)), options(wanted), lock(folder), buffer(std::move(meta)), shard_rows(1) {
+      : folder(path), options(wanted), files(open_folder(path)), lock(files->lock()), buffer(std::move(meta)),
+        shard_rows(1) {
     index.meta = buffer.meta();
     // Unknown for files: their shards are closed by what has come.
     const std::size_t fitting = options.bytes_per_shard / std::max<std::size_t>(index.meta.row_bytes(), 1);
     shard_rows = std::clamp<std::int64_t>(static_cast<std::int64_t>(fitting), 1,
                                           std::max<std::int64_t>(options.rows_per_shard, 1));
-    remove_leftovers(folder);
     open_index();
     open_shards();
-    if (!lock.predecessor().empty())
-      notes.push_back(folder + ": process " + cli::printable(lock.predecessor()) +
+    if (!lock->predecessor().empty())
+      notes.push_back(folder + ": process " + cli::printable(lock->predecessor()) +
                       " did not finish here; its " + std::to_string(places.size()) +
                       " whole records are used");
-    lock.started();
+    lock->started();
   }
 
   void open_shards() {
-    std::map<std::string, std::string> damaged; // path, why
-    for (const auto &[number, file] : list_shards(folder)) {
+    std::map<std::string, std::string> damaged; // name, why
+    const auto shards = files->shards();
+    if (files->distant()) trust_index(shards);
+    for (const auto &[number, bytes] : shards) {
       next_shard = std::max(next_shard, number + 1);
       check_interrupt();
+      if (trusted.count(number)) continue;
       try {
-        open_shard(number, file);
+        open_shard(number);
       } catch (const ForeignFile &) {
         throw;
       } catch (const FormatError &error) {
-        damaged[file] = error.what();
+        damaged[shard_name(number)] = error.what();
       }
     }
     // Last, so that a folder that turns out to be another's is left as it was.
-    for (const auto &[file, why] : damaged) {
-      remove_file(file);
+    for (const auto &[name, why] : damaged) {
+      files->remove(name);
       notes.push_back(why + "; removed, its records are extracted again");
+    }
+  }
+
+  /// A shard in a store is whole, and costs time to read: what the index says of its rows will do. Rows that
+  /// the index no longer names are lost to later runs.
+  void trust_index(const std::map<std::int64_t, std::uint64_t> &shards) {
+    if (!before) return;
+    for (const IndexEntry &entry : before->entries) {
+      next_shard = std::max(next_shard, entry.shard + 1);
+      if (!shards.count(entry.shard)) continue;
+      trusted.insert(entry.shard);
+      places.try_emplace(entry.member.record, Place{entry.shard, entry.place});
     }
   }
 
   void open_index() {
     try {
-      before = read_index(folder);
+      before = read_index(*files);
     } catch (const ForeignFile &) {
       throw;
     } catch (const FormatError &error) {
@@ -91,14 +99,17 @@ struct FolderSink::State {
     refuse_other_key(before->meta);
     before.reset();
     // Before its shards: an index must never name what is not there.
-    remove_file(index_path(folder));
+    files->remove(kIndexName);
   }
 
-  void open_shard(std::int64_t number, const std::string &file) {
-    const Shard shard = read_stored_shard(file);
+  void open_shard(std::int64_t number) {
+    const std::string name = shard_name(number);
+    const std::optional<Block> block = files->read(name);
+    if (!block) throw Error(files->path(name) + ": was removed meanwhile by another process");
+    const Shard shard = parse_stored_shard(*block, files->path(name));
     if (shard.meta.key() != index.meta.key()) {
       refuse_other_key(shard.meta);
-      remove_file(file);
+      files->remove(name);
       return;
     }
     std::int64_t row = 0;
@@ -124,9 +135,8 @@ struct FolderSink::State {
     broken = true;
     Shard shard = buffer.take();
     shard.number = next_shard;
-    cli::AtomicFile file(shard_path(folder, next_shard));
-    report.bytes += write_shard(shard, [&](const void *data, std::size_t size) { file.write(data, size); });
-    file.commit();
+    report.bytes += files->write(shard_name(next_shard), true,
+                                 [&](const ByteSink &sink) { return write_shard(shard, sink); });
     ++next_shard;
     ++report.shards;
     report.written += shard.size();
@@ -191,8 +201,8 @@ SinkReport FolderSink::finish(std::int64_t skipped) {
   State &state = *state_;
   state.flush();
   state.index.skipped = skipped;
-  write_index(state.folder, state.index);
-  state.lock.finished();
+  write_index(*state.files, state.index);
+  state.lock->finished();
   state.report.records = static_cast<std::int64_t>(state.index.entries.size());
   state.report.skipped = skipped;
   state.report.changes = compare(state.before.value_or(FolderIndex{}), state.index);

@@ -4,6 +4,8 @@
 #include "shard/folder_files.h"
 
 #include <algorithm>
+#include <deque>
+#include <future>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -14,6 +16,8 @@ namespace {
 // are copied together up to so many rows.
 constexpr std::int64_t kRun = 64;
 constexpr std::int64_t kGathered = 256;
+// Shards from a store that are kept in memory.
+constexpr std::size_t kResident = 4;
 } // namespace
 
 struct FolderSource::State {
@@ -23,48 +27,60 @@ struct FolderSource::State {
   std::int64_t given = 0; // shards handed out
   /// Mapped when the source is opened, so that nothing that happens to the folder later matters;
   /// parsed, and its checksum verified, when the first of its rows is asked for. A compressed one
-  /// stays compressed: rows are decompressed each time that they are read.
+  /// stays compressed: rows are decompressed each time that they are read. From a store, a shard is
+  /// fetched when it is needed, the next one already while it is read, and the oldest is forgotten.
   struct File {
     std::string path;
     Block block;
-    std::optional<Shard> shard;
+    std::shared_ptr<const Shard> shard;
   };
+  std::shared_ptr<FolderFiles> storage;
   std::unordered_map<std::int64_t, File> files;
+  std::deque<std::int64_t> resident; // of a store, in the order of their arrival
+  std::future<Block> coming;
+  std::int64_t coming_shard = -1;
 
-  explicit State(const std::string &path) : folder(path) {
-    std::optional<FolderIndex> found = read_index(folder);
-    const auto names = list_shards(folder);
+  explicit State(const std::string &path) : folder(path), storage(open_folder(path)) {
+    std::optional<FolderIndex> found = read_index(*storage);
     if (found) {
       index = std::move(*found);
-      open_indexed(names);
+      open_indexed();
     } else {
-      const std::string writer = unfinished_writer(folder);
+      const auto shards = storage->shards();
+      const std::string writer = storage->unfinished_writer();
       if (!writer.empty())
         throw Error(folder + ": the extraction into it by process " + cli::printable(writer) +
                     " has not finished; wait for it, or run tl-extract again");
-      if (names.empty()) throw Error(folder + ": holds no shards");
-      open_all(names);
+      if (shards.empty()) throw Error(folder + ": holds no shards");
+      open_all(shards);
     }
     index.meta.zstd = false; // of what is handed out; shards may be of either kind
   }
 
-  void open_indexed(const std::map<std::int64_t, std::string> &names) {
+  void open_indexed() {
     for (const IndexEntry &entry : index.entries) {
       if (files.count(entry.shard)) continue;
-      const auto name = names.find(entry.shard);
-      if (name == names.end())
-        throw FormatError(folder + ": its index names " + shard_path("", entry.shard) +
-                          ", which is missing; run tl-extract again");
-      files[entry.shard] = {name->second, map_file(name->second), {}};
+      File &file = files[entry.shard];
+      file.path = storage->path(shard_name(entry.shard));
+      if (!storage->distant()) file.block = fetch(entry.shard);
     }
   }
 
+  Block fetch(std::int64_t number) const {
+    std::optional<Block> block = storage->read(shard_name(number));
+    if (!block)
+      throw FormatError(folder + ": its index names " + shard_name(number) +
+                        ", which is missing; run tl-extract again");
+    return std::move(*block);
+  }
+
   /// Without an index, every row of every shard is the data set; the same content counts once.
-  void open_all(const std::map<std::int64_t, std::string> &names) {
+  void open_all(const std::map<std::int64_t, std::uint64_t> &shards) {
     std::unordered_set<Digest> seen;
     std::optional<ShardMeta> first;
-    for (const auto &[number, name] : names) {
-      Shard shard = read_stored_shard(name);
+    for (const auto &[number, bytes] : shards) {
+      const std::string name = storage->path(shard_name(number));
+      Shard shard = parse_stored_shard(fetch(number), name);
       if (!first) index.meta = *(first = shard.meta);
       const std::string other = difference(shard.meta, *first);
       if (!other.empty() || shard.meta.classes != first->classes)
@@ -77,31 +93,51 @@ struct FolderSource::State {
                                    number,
                                    static_cast<std::int64_t>(i)});
       index.skipped += shard.skipped;
-      files[number] = {name, {}, {}};
-      keep(files[number], std::move(shard));
+      files[number].path = name;
+      keep(number, std::move(shard));
     }
   }
 
-  static void keep(File &file, Shard shard) {
-    file.shard = std::move(shard);
-    file.shard->ids = {}; // the index has them
-    file.shard->ids.resize(file.shard->records.size());
+  void keep(std::int64_t number, Shard shard) {
+    File &file = files.at(number);
+    shard.ids = {}; // the index has them
+    shard.ids.resize(shard.records.size());
+    file.shard = std::make_shared<const Shard>(std::move(shard));
     file.block = {};
+    if (!storage->distant()) return;
+    resident.push_back(number);
+    if (resident.size() <= kResident) return;
+    files.at(resident.front()).shard = nullptr;
+    resident.pop_front();
   }
 
-  const Shard &shard_of(const IndexEntry &entry) {
+  /// From a store: the shard, and the next that is needed is asked for.
+  Block arrive(std::int64_t number) {
+    const bool asked = std::exchange(coming_shard, -1) == number;
+    Block block = asked ? coming.get() : fetch(number);
+    for (std::size_t i = position; i < index.entries.size() && coming_shard < 0; ++i) {
+      const std::int64_t next = index.entries[i].shard;
+      if (next == number || files.at(next).shard) continue;
+      coming_shard = next;
+      coming = std::async(std::launch::async, [this, next] { return fetch(next); });
+    }
+    return block;
+  }
+
+  std::shared_ptr<const Shard> shard_of(const IndexEntry &entry) {
     File &file = files.at(entry.shard);
     if (!file.shard) {
+      if (storage->distant()) file.block = arrive(entry.shard);
       Shard shard = parse_stored_shard(file.block, file.path);
       const std::string other = difference(shard.meta, index.meta);
       if (!other.empty()) throw FormatError(file.path + ": does not belong to the folder's index: " + other);
-      keep(file, std::move(shard));
+      keep(entry.shard, std::move(shard));
     }
     const auto place = static_cast<std::size_t>(entry.place);
     if (place >= file.shard->records.size() || file.shard->records[place] != entry.member.record)
       throw FormatError(file.path + ": row " + std::to_string(entry.place) + " is not the record '" +
                         cli::printable(entry.member.id) + "' that the index names; run tl-extract again");
-    return *file.shard;
+    return file.shard;
   }
 
   /// Entries from `begin` on whose rows lie side by side in one shard.
@@ -128,9 +164,11 @@ struct FolderSource::State {
 
   Shard read(const std::vector<std::int64_t> &positions) {
     std::vector<RowRef> rows;
+    std::vector<std::shared_ptr<const Shard>> shards; // that rows point into
     for (const std::int64_t at : positions) {
       const IndexEntry &entry = index.entries.at(static_cast<std::size_t>(at));
-      rows.push_back({&shard_of(entry), entry.place});
+      shards.push_back(shard_of(entry));
+      rows.push_back({shards.back().get(), entry.place});
     }
     Shard shard = with_place([&] { return gather(index.meta, rows); });
     describe(shard, positions);
@@ -149,8 +187,8 @@ struct FolderSource::State {
     std::vector<std::int64_t> positions;
     for (std::size_t i = begin; i < end; ++i) positions.push_back(static_cast<std::int64_t>(i));
     if (!side_by_side) return read(positions);
-    const Shard *whole = nullptr;
-    for (std::size_t i = begin; i < end; ++i) whole = &shard_of(index.entries[i]);
+    std::shared_ptr<const Shard> whole;
+    for (std::size_t i = begin; i < end; ++i) whole = shard_of(index.entries[i]);
     const std::int64_t first = index.entries[begin].place;
     const auto rows = static_cast<std::int64_t>(end - begin);
     Shard shard = with_place([&] { return unpack(slice(*whole, first, first + rows)); });

@@ -4,8 +4,6 @@
 #include "shard/folder_files.h"
 #include "shard/sealed.h"
 
-#include <cerrno>
-#include <sys/stat.h>
 #include <unordered_map>
 
 namespace tl::shard {
@@ -52,7 +50,7 @@ private:
 
 } // namespace
 
-void write_index(const std::string &folder, const FolderIndex &index) {
+void write_index(FolderFiles &folder, const FolderIndex &index) {
   const std::vector<IndexEntry> &entries = index.entries;
   SafeTensors file;
   file.metadata = to_metadata(index.meta);
@@ -66,16 +64,17 @@ void write_index(const std::string &folder, const FolderIndex &index) {
   file.tensors.push_back(
       {"record", to_tensor(column<Digest>(entries, [](const IndexEntry &e) { return e.member.record; }))});
   add_strings(file, "id", column<std::string>(entries, [](const IndexEntry &e) { return e.member.id; }));
-  cli::AtomicFile out(index_path(folder));
-  write_sealed(std::move(file), kFormat, [&](const void *data, std::size_t size) { out.write(data, size); });
-  out.commit();
+  folder.write(kIndexName, false,
+               [&](const ByteSink &sink) { return write_sealed(std::move(file), kFormat, sink); });
 }
 
-std::optional<FolderIndex> read_index(const std::string &folder) {
-  const std::string path = index_path(folder);
-  struct stat info = {};
-  if (::stat(path.c_str(), &info) != 0 && errno == ENOENT) return std::nullopt;
-  const SafeTensors file = parse_sealed(map_file(path), kFormat, path);
+std::optional<FolderIndex> read_index(const std::string &folder) { return read_index(*open_folder(folder)); }
+
+std::optional<FolderIndex> read_index(const FolderFiles &folder) {
+  const std::string path = folder.path(kIndexName);
+  const std::optional<Block> block = folder.read(kIndexName);
+  if (!block) return std::nullopt;
+  const SafeTensors file = parse_sealed(*block, kFormat, path);
   FolderIndex index;
   index.meta = meta_from_metadata(file.metadata, path);
   index.skipped = required_count(file.metadata, "skipped", path);

@@ -94,6 +94,10 @@ struct SinkOptions {
   std::optional<std::int64_t> expected;                // streams: records that are going to be sent
 };
 
+/// Bytes that the sink for `path` holds at most, beside the rows that are just handed to it. `row_bytes`: of
+/// one record.
+std::size_t sink_memory(const std::string &path, std::size_t row_bytes, const SinkOptions &options);
+
 /// "-": a stream on stdout. A name ending in .safetensors: one shard, which is held in memory until
 /// finish(). Anything else: a folder. Throws Error, SystemError.
 std::unique_ptr<ShardSink> create_sink(const std::string &path, const ShardMeta &meta,

@@ -6,10 +6,26 @@
 #include "support/environment.h"
 #include "support/http_server.h"
 
+#include <exception>
+#include <functional>
 #include <map>
 #include <string>
 
 namespace tl::test {
+
+/// What an action throws says; "" when it throws nothing.
+inline std::string message_of(const std::function<void()> &action) {
+  try {
+    action();
+  } catch (const std::exception &error) {
+    return error.what();
+  }
+  return "";
+}
+
+inline bool has(const std::string &text, const std::string &part) {
+  return text.find(part) != std::string::npos;
+}
 
 /// Answers until it is exhausted; then the store does. Nothing: let this request through.
 using Fault = std::function<std::optional<WebReply>(const WebRequest &)>;

@@ -64,8 +64,6 @@ std::string reason(const Dataset &dataset, std::size_t index) {
   return "";
 }
 
-bool has(const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; }
-
 /// Files that a folder and a list may hold; no line ends, for FakeSwift's JSON.
 void fill(const TempFolder &folder) {
   for (const char *name :

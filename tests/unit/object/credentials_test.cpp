@@ -13,17 +13,6 @@ using namespace tl::test;
 
 namespace {
 
-bool has(const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; }
-
-std::string message_of(const std::function<void()> &action) {
-  try {
-    action();
-  } catch (const std::exception &error) {
-    return error.what();
-  }
-  return "";
-}
-
 struct AwsFiles {
   Environment environment{{"AWS_", "HOME"}};
   TempFolder home;

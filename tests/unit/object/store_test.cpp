@@ -16,17 +16,6 @@ std::string text_of(const Content &content) {
   return {reinterpret_cast<const char *>(content.data.get()), content.size};
 }
 
-std::string message_of(const std::function<void()> &action) {
-  try {
-    action();
-  } catch (const std::exception &error) {
-    return error.what();
-  }
-  return "";
-}
-
-bool has(const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; }
-
 ObjectError::Kind kind_of(const std::function<void()> &action) {
   try {
     action();
