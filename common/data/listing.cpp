@@ -20,6 +20,11 @@ void add_records(Listing &listing, std::vector<ListedFile> files, std::int64_t l
 
 } // namespace
 
+std::string hidden_part(const std::string &path) {
+  const std::size_t at = path[0] == '.' ? 0 : path.find("/.");
+  return at == std::string::npos ? "" : path.substr(0, path.find('/', at + 1));
+}
+
 void list_by_folder(Listing &listing, std::vector<ListedFile> files,
                     const std::vector<std::string> &folders) {
   std::map<std::string, std::vector<ListedFile>> classes;

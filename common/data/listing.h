@@ -33,6 +33,9 @@ struct ListedFile {
 /// classes and then files stand in bytewise order. `folders`: further classes, which may have no file.
 void list_by_folder(Listing &listing, std::vector<ListedFile> files, const std::vector<std::string> &folders);
 
+/// The path up to the end of its first part that begins with a dot; "" when there is none.
+std::string hidden_part(const std::string &path);
+
 Listing list_folder(const std::string &folder);
 /// `format`: "csv", "list" or "list0". Relative paths start at the file's folder.
 Listing list_manifest(const std::string &path, const std::string &text, const std::string &format);

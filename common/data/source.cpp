@@ -62,37 +62,63 @@ Listing list_directory(const std::string &folder, const SourceOptions &options) 
   return list_plain_folder(part, options);
 }
 
-/// The first bytes of a regular file; those of a pipe would be lost.
-std::string first_bytes(const std::string &path) {
-  std::error_code failed;
-  if (path == "-" || !fs::is_regular_file(path, failed)) return "";
-  const cli::Descriptor file = cli::open_input(path);
-  std::string head(static_cast<std::size_t>(kTarBlock), '\0');
-  head.resize(cli::read_full(file.get(), head.data(), head.size(), path));
-  return head;
-}
-
 bool is_idx_name(const std::string &path) {
   return path.find("idx") != std::string::npos && path.find("ubyte") != std::string::npos;
 }
 
-Listing list_file(const std::string &spec, const SourceOptions &options) {
+std::string read_text(ByteStream &stream, const std::string &name) {
+  std::string text;
+  std::vector<char> block(std::size_t{1} << 16);
+  while (const std::size_t n = stream.read(block.data(), block.size())) {
+    text.append(block.data(), n);
+    if (text.size() > kMaxListBytes)
+      throw FormatError(name + ": larger than " + std::to_string(kMaxListBytes) +
+                        " bytes, the most that a list may have");
+  }
+  return text;
+}
+
+/// A list with NULs may also be a tar that something printed into.
+void refuse_text_before_tar(const std::string &text, const std::string &name) {
+  constexpr std::size_t kMagicAt = 257;
+  for (std::size_t at = text.find("ustar"); at != std::string::npos; at = text.find("ustar", at + 1))
+    if (at >= kMagicAt && begins_tar(std::string_view(text).substr(at - kMagicAt, kTarBlock)))
+      throw FormatError(name + ": other text stands before a tar: '" +
+                        cli::printable(text.substr(0, std::min<std::size_t>(text.find('\n'), 40))) + "'");
+}
+
+/// A list or a tar, which a pipe may be as well.
+Listing list_stream(const std::string &spec, const SourceOptions &options) {
+  const std::string name = spec == "-" ? "stdin" : spec;
   std::string format = options.format;
-  if (is_tar_format(format) || (format == "auto" && resembles_tar(first_bytes(spec)) && !is_idx_name(spec)))
-    return list_tars({tar_at(spec)}, options, false);
-  if (!options.split.empty()) throw UsageError(spec + ": is a file; a split can be chosen in a folder only");
-  if (format == "auto" && has_suffix(spec, ".safetensors")) format = "safetensors";
-  if (format == "auto" && is_idx_name(spec)) format = "idx";
-  if (format == "idx") return list_idx(spec);
-  if (format == "safetensors") return list_safetensors(spec);
-  const std::string text = cli::read_file(spec, kMaxListBytes);
-  if (resembles_tar(text.substr(0, static_cast<std::size_t>(kTarBlock))))
-    throw UsageError((spec == "-" ? "stdin" : spec) +
-                     ": is a tar, not a list; say so: --data-format tar or webdataset");
+  auto peeked = std::make_unique<PeekedStream>(open_stream(spec), static_cast<std::size_t>(kTarBlock));
+  const bool tar = resembles_tar(peeked->head());
+  if (tar && format != "auto") throw UsageError(name + ": is a tar, not a list");
+  if (tar) {
+    TarInput input = tar_at(spec);
+    if (input.file.empty()) { // what was looked at is gone from the pipe
+      const auto stream = std::make_shared<std::unique_ptr<ByteStream>>(std::move(peeked));
+      input.open = [stream] { return std::move(*stream); };
+    }
+    return list_tars({input}, options, false);
+  }
+  if (!options.split.empty()) throw UsageError(name + ": is a list; a split can be chosen in a folder only");
+  const std::string text = read_text(*peeked, name);
   if (format == "auto") format = has_suffix(spec, ".csv") ? "csv" : manifest_format(text);
+  if (format == "list0") refuse_text_before_tar(text, name);
   Listing listing = list_manifest(spec, text, format);
   open_urls(listing);
   return listing;
+}
+
+Listing list_file(const std::string &spec, const SourceOptions &options) {
+  std::string format = options.format;
+  if (is_tar_format(format)) return list_tars({tar_at(spec)}, options, false);
+  if (format == "auto" && has_suffix(spec, ".safetensors")) format = "safetensors";
+  if (format == "auto" && is_idx_name(spec)) format = "idx";
+  if (format != "idx" && format != "safetensors") return list_stream(spec, options);
+  if (!options.split.empty()) throw UsageError(spec + ": is a file; a split can be chosen in a folder only");
+  return format == "idx" ? list_idx(spec) : list_safetensors(spec);
 }
 
 Listing list_source(const std::string &spec, const SourceOptions &options) {

@@ -44,16 +44,6 @@ std::vector<TarInput> find_tars(const Store &store, const std::string &prefix,
   return tars;
 }
 
-/// The part of a path up to its first name that begins with a dot; "" when none does.
-std::string hidden_part(const std::string &path) {
-  for (std::size_t begin = 0; begin < path.size();) {
-    const std::size_t end = std::min(path.find('/', begin), path.size());
-    if (path[begin] == '.') return path.substr(0, end);
-    begin = end + 1;
-  }
-  return "";
-}
-
 /// The rules of a folder: hidden names, and a key that ends in '/' stands for an empty folder.
 Listing list_prefix(const Store &store, const std::string &prefix,
                     const std::vector<object::ObjectInfo> &objects) {

@@ -44,12 +44,6 @@ bool normalise(const std::string &name, bool parents, std::string &path) {
   return true;
 }
 
-/// Up to the end of the first hidden part; "" when no part is hidden.
-std::string hidden_part(const std::string &path) {
-  const std::size_t at = path[0] == '.' ? 0 : path.find("/.");
-  return at == std::string::npos ? "" : path.substr(0, path.find('/', at + 1));
-}
-
 /// Finds the files that links mean.
 class Links {
 public:

@@ -81,9 +81,12 @@ test_features_through_a_pipe() {
   expect_features packed
   must_extract --data-format tar <(cat "$SHARED/photos.tar") -o named
   expect_features named
-  run_shell "cat '$SHARED/photos.tar' | tl-extract --cut files - -o made"
+  run_shell "cat '$SHARED/photos.tar' | tl-extract --cut files - -o files.safetensors"
+  expect_status 0
+  expect_stderr 'stdin|packed folder'
+  run_shell "cat '$SHARED/photos.tar' | tl-extract --cut files --data-format list0 - -o made"
   expect_status 2
-  expect_error '--data-format tar'
+  expect_error 'stdin: is a tar, not a list'
 }
 
 test_a_plain_tar_on_disk_is_not_copied() {
@@ -117,14 +120,20 @@ test_a_feeder_that_fails_or_stops_is_an_error() {
   size=$(wc -c <"$SHARED/photos.tar")
   # Inside a member, exactly after members, and before all of the end.
   for keep in 700 $((size / 3)) $((size / 3 / 512 * 512)) $((size - 10240)) 0; do
-    run_shell "(head -c $keep '$SHARED/photos.tar'; exit 1) | tl-extract --cut files --data-format tar - -o made"
-    expect_status 1
-    expect_error '^tl-extract: error: stdin: '
-    expect_absent made
+    for format in tar auto; do
+      ((keep == 0)) && [[ $format == auto ]] && continue # an empty list
+      run_shell "(head -c $keep '$SHARED/photos.tar'; exit 1) | tl-extract --cut files --data-format $format - -o made"
+      expect_status 1
+      expect_error '^tl-extract: error: stdin: '
+      expect_absent made
+    done
   done
   run_shell "(echo 'Warning: about to start'; cat '$SHARED/photos.tar') | tl-extract --cut files --data-format tar - -o made"
   expect_status 1
   expect_error "begins with 'Warning: about to start'"
+  run_shell "(echo 'Warning: about to start'; cat '$SHARED/photos.tar') | tl-extract --cut files - -o made"
+  expect_status 1
+  expect_error "text stands before a tar: 'Warning: about to start'"
   "$PYTHON" - "$SHARED/shards/train-000.tar" <<'END' || fail "no boundary.tar" # one sample of three
 import sys, tarfile
 end = tarfile.open(sys.argv[1]).getmembers()[2].offset

@@ -214,6 +214,26 @@ TEST_CASE("patterns") {
   CHECK_THROWS_AS(open("{0..999}{0..999}.tar"), UsageError);
 }
 
+TEST_CASE("classes and limits choose among samples, and each keeps its content") {
+  const TempFolder folder;
+  std::string bytes;
+  for (int i = 0; i < 30; ++i) {
+    const std::string key = std::to_string(100 + i);
+    bytes += tar_member(key + ".cls", std::to_string(i % 3)) + tar_member(key + ".jpg", "pixels of " + key);
+  }
+  SourceOptions options;
+  options.classes = {"2", "0"};
+  options.limit = 4;
+  const Dataset dataset = Dataset::open(folder.write("set.tar", bytes + tar_end()), options);
+  CHECK(dataset.classes() == Names{"2", "0"});
+  REQUIRE(dataset.records().size() == 8);
+  for (std::size_t i = 0; i < 8; ++i) {
+    const std::string key = dataset.records()[i].id.substr(0, 3);
+    CHECK((std::stoi(key) - 100) % 3 == (dataset.records()[i].label == 0 ? 2 : 0));
+    CHECK(dataset.read(i).hash == hash_text("pixels of " + key));
+  }
+}
+
 TEST_CASE("what a folder of tars is, and is not") {
   const TempFolder folder;
   const std::string shard = make_tar({{"0.jpg", "x"}, {"0.cls", "0"}});
