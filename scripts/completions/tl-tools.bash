@@ -14,7 +14,8 @@ _tl_tools() {
     esac
   done
   case "$program $previous" in
-    "tl-profile --data-format" | "tl-extract --data-format" | "tl-train --data-format") words='auto folder csv list list0 safetensors idx' ;;
+    "tl-profile --data-format" | "tl-extract --data-format" | "tl-train --data-format") words='auto folder csv list list0 tar webdataset safetensors idx' ;;
+    "tl-profile --missing" | "tl-extract --missing" | "tl-train --missing") words='error skip' ;;
     "tl-split --head" | "tl-train --head") words='linear' ;;
     "tl-split --pool" | "tl-train --pool") words='auto none mean class-token' ;;
     "tl-split --algorithm") words='pipelined sum hapi earliest freeze storage none' ;;
@@ -31,13 +32,13 @@ _tl_tools() {
   elif [[ $word == -* || ($program == tl-profile && -z $command) ]]; then
     case "$program $command" in
       "tl-profile ") words='-h --help --version -q --quiet model data host link' ;;
-      "tl-profile model") words='-h --help --data --batches --seconds --preprocess --records --data-format --classes --limit --split --threads -o --output' ;;
-      "tl-profile data") words='-h --help --preprocess --records --data-format --classes --limit --split --threads -o --output' ;;
+      "tl-profile model") words='-h --help --data --batches --seconds --preprocess --records --data-format --missing --classes --limit --split --threads -o --output' ;;
+      "tl-profile data") words='-h --help --preprocess --records --data-format --missing --classes --limit --split --threads -o --output' ;;
       "tl-profile host") words='-h --help --threads -o --output' ;;
       "tl-profile link") words='-h --help --via --seconds -o --output' ;;
-      "tl-split ") words='-h --help --version -q --quiet --storage --compute --link --head --train --features --pool --classes --records --epochs --batch --algorithm --cut --memory --compute-memory --cache --seed --listing-order --explain --json -o --output' ;;
-      "tl-extract ") words='-h --help --version -q --quiet --data-format --classes --limit --split -o --output --plan --model --cut --preprocess --batch --threads --order --seed --keep-going --rows-per-shard --prune --force --json' ;;
-      "tl-train ") words='-h --help --version -q --quiet --plan --model -o --output --resume --force --keep-going --threads --cache --metrics --json --epochs --batch --optimizer --lr --momentum --weight-decay --schedule --warmup --clip-norm --label-smoothing --class-weights --validation --monitor --patience --seed --data --preprocess --head --train --features --pool --data-format --split --classes --limit' ;;
+      "tl-split ") words='-h --help --version -q --quiet --storage --compute --link --head --train --features --pool --classes --records --epochs --batch --algorithm --cut --allow-lossy --max-error --codec --memory --compute-memory --cache --observed --drift --seed --listing-order --explain --json -o --output' ;;
+      "tl-extract ") words='-h --help --version -q --quiet --data-format --missing --classes --limit --split -o --output --plan --batch --order --seed --keep-going --model --cut --codec --preprocess --threads --rows-per-shard --prune --force --json --memory-budget --lease-dir --min-batch --restrict' ;;
+      "tl-train ") words='-h --help --version -q --quiet --plan --model -o --output --resume --force --keep-going --threads --cache --metrics --json --epochs --batch --optimizer --lr --momentum --weight-decay --schedule --warmup --clip-norm --label-smoothing --class-weights --validation --monitor --patience --seed --data --preprocess --head --train --features --pool --data-format --split --classes --missing --limit' ;;
       "tl-select ") words='-h --help --version -q --quiet -o --output --json --explain --threads --keep-going' ;;
       *) ;;
     esac
