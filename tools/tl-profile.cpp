@@ -88,7 +88,8 @@ void add_commands(CLI::App &app, Arguments &arguments) {
   add_output(*model, arguments);
 
   CLI::App *data = app.add_subcommand("data", "Speed of reading, decoding and preprocessing a data set");
-  data->add_option("dataset", arguments.dataset, "Folder, CSV or list of paths, tar, .safetensors, IDX")
+  data->add_option("dataset", arguments.dataset,
+                   "Folder, CSV or list of paths, tar, .safetensors, IDX, s3:// or swift:// URL")
       ->required()
       ->type_name("DATASET");
   add_data_options(*data, arguments);

@@ -30,8 +30,8 @@ void add_options(CLI::App &app, Arguments &arguments) {
       ->required()
       ->type_name("EXPERIMENT");
   app.add_option("dataset", arguments.dataset,
-                 "Folder with a sub-folder per class, CSV or list of paths, tar, .safetensors, IDX; - for a "
-                 "list on stdin")
+                 "Folder with a sub-folder per class, CSV or list of paths, tar, .safetensors, IDX, s3:// or "
+                 "swift:// URL; - for a list on stdin")
       ->required()
       ->type_name("DATASET");
   app.add_option(

@@ -29,7 +29,7 @@ struct Arguments {
 
 void add_planned_options(CLI::App &app, Arguments &arguments) {
   app.add_option("shards", arguments.features,
-                 "Shards of tl-extract: a folder, a file, or - for a stream on stdin")
+                 "Shards of tl-extract: a folder, a file, the URL of either, or - for a stream on stdin")
       ->type_name("FEATURES");
   app.add_option("--plan", arguments.plan, "Plan of tl-split; - for stdin")->type_name("FILE");
   app.add_option("--model", arguments.model, "TorchScript file (default: the plan's)")->type_name("FILE");
@@ -55,7 +55,9 @@ void add_direct_options(CLI::App &app, Arguments &arguments) {
     return app.add_option(name, into, description)->type_name(type)->group(kGroup);
   };
   text("--data", arguments.data,
-       "Data set: folder with a sub-folder per class, CSV or list, tar, .safetensors, IDX", "DATASET");
+       "Data set: folder with a sub-folder per class, CSV or list, tar, .safetensors, IDX, s3:// or swift:// "
+       "URL",
+       "DATASET");
   text("--preprocess", arguments.preprocess, "Preset, settings, or JSON file (default: by the data)", "HOW");
   text("--head", arguments.head, "New classifier: linear, mlp:256, mlp:512,128", "HEAD");
   text("--train", arguments.train_pattern, "Train the parameters whose names match as well", "REGEX");

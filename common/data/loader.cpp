@@ -81,12 +81,12 @@ struct Loader::State {
   void add_note(std::vector<RecordNote> &notes, std::uint32_t index, const std::string &reason);
   void stop_threads();
 
-  void set_batch(std::size_t records, std::size_t thread_count) {
+  void set_batch(std::size_t records) {
     {
       const std::lock_guard<std::mutex> lock(mutex);
       batch = records;
       // One batch ahead of the one being filled keeps the threads busy while the consumer works.
-      ahead = read_ahead(records, thread_count);
+      ahead = std::max(read_ahead(records, thread_count(options.threads)), dataset.reads_in_flight());
     }
     freed.notify_all();
   }
@@ -225,7 +225,7 @@ Loader::Loader(const Dataset &dataset, std::vector<std::uint32_t> order, const P
   State &state = *state_;
   std::size_t threads = std::max(thread_count(state.options.threads), dataset.reads_in_flight());
   threads = std::min(threads, std::max<std::size_t>(state.order.size(), 1));
-  state.set_batch(state.options.batch, threads);
+  state.set_batch(state.options.batch);
   try {
     for (std::size_t i = 0; i < threads; ++i) state.threads.emplace_back([&state] { state.work(); });
   } catch (...) {
@@ -238,7 +238,7 @@ Loader::~Loader() { state_->stop_threads(); }
 
 void Loader::set_batch(std::size_t records) {
   if (records == 0) throw UsageError("a batch of 0 records");
-  state_->set_batch(records, state_->threads.size());
+  state_->set_batch(records);
 }
 
 std::optional<Batch> Loader::next() {
