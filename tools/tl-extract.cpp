@@ -32,14 +32,19 @@ struct Arguments {
 };
 
 void add_dataset_options(CLI::App &app, Arguments &arguments) {
-  app.add_option("dataset", arguments.dataset,
-                 "Folder with a sub-folder per class, CSV or list of paths, .safetensors, IDX; - for a list "
-                 "on stdin")
+  app.add_option(
+         "dataset", arguments.dataset,
+         "Folder with a sub-folder per class, CSV or list of paths, tar, .safetensors, IDX; - for a list "
+         "or tar on stdin")
       ->required()
       ->type_name("DATASET");
   app.add_option("--data-format", arguments.source.format,
-                 "Kind of data set: auto, folder, csv, list, list0 (NUL), safetensors, idx")
+                 "Kind of data set: auto, folder, csv, list, list0 (NUL), tar, webdataset, safetensors, idx")
       ->type_name("KIND")
+      ->capture_default_str();
+  app.add_option("--missing", arguments.source.missing,
+                 "Where a WebDataset sample lacks its picture or label: error or skip")
+      ->check(CLI::IsMember({"error", "skip"}))
       ->capture_default_str();
   app.add_option("--classes", arguments.source.classes, "Only these classes: names, or ranges like 5-9")
       ->delimiter(',')
@@ -98,7 +103,7 @@ void check(const Arguments &arguments) {
     throw tl::UsageError(
         "--cut files ships the records as they are; leave out --model, --codec and --preprocess");
   if (arguments.plan == "-" && arguments.dataset == "-")
-    throw tl::UsageError("the plan and the list of records cannot both come from stdin");
+    throw tl::UsageError("the plan and the data set cannot both come from stdin");
   if (arguments.output == "-" && arguments.report == "-")
     throw tl::UsageError("the features and the report cannot both go to stdout");
   const bool folder = arguments.output != "-" && fs::path(arguments.output).extension() != ".safetensors";
