@@ -9,7 +9,7 @@ TL_BUILD_PACKAGES=(
   libopenblas0 # LibTorch calls whatever libblas.so.3 is installed; the reference BLAS is 30 times slower
   libopencv-dev # the modules' own packages lack OpenCVConfig.cmake
   libjpeg-dev libpng-dev libtiff-dev zlib1g-dev libarchive-dev
-  libcli11-dev nlohmann-json3-dev libvalijson-dev libxxhash-dev libzstd-dev
+  libcli11-dev nlohmann-json3-dev libvalijson-dev libxxhash-dev libzstd-dev coinor-libcbc-dev
   doctest-dev
 )
 TL_TEST_PACKAGES=(
@@ -18,7 +18,7 @@ TL_TEST_PACKAGES=(
 )
 # An object store on one machine, for tests/cli/object.sh: scripts/swift.
 TL_SWIFT_PACKAGES=(
-  swift-proxy swift-account swift-container swift-object memcached curl python3-swiftclient
+  swift-proxy swift-account swift-container swift-object memcached curl
 )
 TL_QUICKSTART_PACKAGES=(
   python3 python3-torchvision dataset-fashion-mnist
