@@ -15,6 +15,7 @@ find_package(Torch 1.13 REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
+pkg_check_modules(CBC REQUIRED IMPORTED_TARGET cbc)
 
 # LibTorch, with its headers as system headers: their warnings are not ours.
 add_library(tl_torch INTERFACE)

@@ -1,0 +1,140 @@
+#include "reuse/milp.h"
+
+#include <coin/Cbc_C_Interface.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+namespace tl::reuse {
+
+namespace {
+
+std::size_t at(int id) { return static_cast<std::size_t>(id); }
+
+/// Only whether a value is materialised has to be an integer: with that fixed, every other row is a
+/// difference of two variables, which makes the rest a network flow with integer corners.
+class Program {
+public:
+  explicit Program(const Problem &problem)
+      : problem_(problem), model_(Cbc_newModel(), Cbc_deleteModel), stored_(problem.nodes.size(), -1),
+        made_(problem.nodes.size(), -1) {
+    Cbc_setLogLevel(model_.get(), 0);
+    add_making();
+    for (const Reader &reader : problem.readers) add_reader(reader);
+    add_budget();
+  }
+
+  Solution solve(const Solution &start, const Options &options) {
+    set_start(start);
+    Cbc_setMaximumSeconds(model_.get(), options.seconds);
+    Cbc_setAllowableFractionGap(model_.get(), options.gap);
+    Cbc_solve(model_.get());
+    const double bound = std::max(0.0, problem_.records * Cbc_getBestPossibleObjValue(model_.get()));
+    Solution best = start;
+    if (const double *values = Cbc_getColSolution(model_.get())) {
+      Solution found = evaluate(problem_, rounded(values));
+      if (found.bytes <= problem_.budget && found.seconds < best.seconds) best = std::move(found);
+    }
+    best.bound = std::min(bound, best.seconds);
+    return best;
+  }
+
+private:
+  int column(double most, double cost, bool integer) {
+    Cbc_addCol(model_.get(), "", 0, most, cost, integer, 0, nullptr, nullptr);
+    return columns_++;
+  }
+
+  /// sum of coefficient * column >= least
+  void row(const std::vector<std::pair<int, double>> &terms, double least) {
+    std::vector<int> columns;
+    std::vector<double> coefficients;
+    for (const auto &[id, coefficient] : terms) {
+      columns.push_back(id);
+      coefficients.push_back(coefficient);
+    }
+    Cbc_addRow(model_.get(), "", static_cast<int>(columns.size()), columns.data(), coefficients.data(), 'G',
+               least);
+  }
+
+  /// What is stored is computed once, with all that it needs, and written.
+  void add_making() {
+    for (std::size_t n = 0; n < problem_.nodes.size(); ++n) {
+      const Node &node = problem_.nodes[n];
+      made_[n] = column(1, node.compute, false);
+      if (!node.storable) continue;
+      stored_[n] = column(1, node.write, true);
+      row({{made_[n], 1}, {stored_[n], -1}}, 0);
+    }
+    for (std::size_t n = 0; n < problem_.nodes.size(); ++n)
+      for (const int input : problem_.nodes[n].inputs) row({{made_[at(input)], 1}, {made_[n], -1}}, 0);
+  }
+
+  void add_reader(const Reader &reader) {
+    std::vector<bool> in(problem_.nodes.size());
+    for (const int read : reader.reads) in[at(read)] = true;
+    for (std::size_t n = in.size(); n-- > 0;)
+      if (in[n])
+        for (const int input : problem_.nodes[n].inputs) in[at(input)] = true;
+    std::vector<int> present(in.size(), -1), computed(in.size(), -1);
+    for (std::size_t n = 0; n < in.size(); ++n) {
+      if (!in[n]) continue;
+      const Node &node = problem_.nodes[n];
+      if (!node.storable) {
+        present[n] = computed[n] = column(1, reader.passes * node.compute, false);
+        continue;
+      }
+      present[n] = column(1, reader.passes * node.load, false);
+      computed[n] = column(1, reader.passes * (node.compute - node.load), false);
+      row({{present[n], 1}, {computed[n], -1}}, 0);
+      row({{stored_[n], 1}, {computed[n], 1}, {present[n], -1}}, 0); // loaded only if stored
+    }
+    for (std::size_t n = 0; n < in.size(); ++n)
+      if (in[n])
+        for (const int input : problem_.nodes[n].inputs) row({{present[at(input)], 1}, {computed[n], -1}}, 0);
+    for (const int read : reader.reads) row({{present[at(read)], 1}}, 1);
+  }
+
+  void add_budget() {
+    std::vector<std::pair<int, double>> terms;
+    double most = 0;
+    for (std::size_t n = 0; n < problem_.nodes.size(); ++n)
+      if (stored_[n] >= 0) most = std::max(most, problem_.nodes[n].bytes);
+    if (most <= 0 || problem_.records <= 0) return;
+    // In units of the largest value: the solver's tolerances are absolute.
+    for (std::size_t n = 0; n < problem_.nodes.size(); ++n)
+      if (stored_[n] >= 0) terms.emplace_back(stored_[n], -problem_.nodes[n].bytes / most);
+    row(terms, -problem_.budget / problem_.records / most);
+  }
+
+  void set_start(const Solution &start) {
+    std::vector<int> columns;
+    std::vector<double> values;
+    for (std::size_t n = 0; n < stored_.size(); ++n)
+      if (stored_[n] >= 0) {
+        columns.push_back(stored_[n]);
+        values.push_back(start.materialised[n] ? 1 : 0);
+      }
+    Cbc_setMIPStartI(model_.get(), static_cast<int>(columns.size()), columns.data(), values.data());
+  }
+
+  std::vector<bool> rounded(const double *values) const {
+    std::vector<bool> result(stored_.size());
+    for (std::size_t n = 0; n < stored_.size(); ++n) result[n] = stored_[n] >= 0 && values[stored_[n]] > 0.5;
+    return result;
+  }
+
+  const Problem &problem_;
+  std::unique_ptr<Cbc_Model, void (*)(Cbc_Model *)> model_;
+  int columns_ = 0;
+  std::vector<int> stored_, made_; // columns of each node
+};
+
+} // namespace
+
+Solution solve_exactly(const Problem &problem, const Solution &start, const Options &options) {
+  return Program(problem).solve(start, options);
+}
+
+} // namespace tl::reuse
