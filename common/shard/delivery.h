@@ -31,6 +31,7 @@ struct Delivery {
   std::uint64_t bytes = 0;
   double seconds = 0;
   double reading = 0; // of them, waiting for bytes and taking them
+  double parsing = 0; // checking and decompressing shards, the first one too
   SenderReport sender;
 };
 

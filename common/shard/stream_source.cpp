@@ -69,6 +69,7 @@ struct StreamSource::State {
   bool done = false;
   Delivery delivery;
   Stopwatch since_first; // restarted when the first shard is here
+  double parsing = 0;
 
   [[noreturn]] void cut_off() const {
     throw FormatError(name + ": the stream ended after " + std::to_string(records) +
@@ -177,7 +178,9 @@ struct StreamSource::State {
 
   Shard take_shard(const Frame &frame) {
     const std::string place = name + ": shard " + std::to_string(shards);
+    const Stopwatch watch;
     Shard shard = parse_shard(frame.payload, place);
+    parsing += watch.seconds();
     if (shard.number != shards)
       throw FormatError(place + ": carries the number " + std::to_string(shard.number));
     if (to_metadata(shard.meta) != metadata)
@@ -229,7 +232,10 @@ std::optional<std::int64_t> StreamSource::expected() const { return state_->expe
 std::int64_t StreamSource::skipped() const { return state_->skipped; }
 
 std::optional<Delivery> StreamSource::delivery() const {
-  return state_->done ? std::make_optional(state_->delivery) : std::nullopt;
+  if (!state_->done) return std::nullopt;
+  Delivery delivery = state_->delivery;
+  delivery.parsing = state_->parsing;
+  return delivery;
 }
 
 std::optional<Shard> StreamSource::next() {

@@ -137,7 +137,7 @@ private:
   void finish() {
     arrived_ = true;
     skipped_before_ = source_->skipped();
-    if (const auto delivery = source_->delivery()) arrival_ = {*delivery, handling_};
+    if (const auto delivery = source_->delivery()) arrival_ = {*delivery, handling_ + delivery->parsing};
     if (!sink_) return;
     sink_->finish(skipped_before_);
     sink_.reset();
