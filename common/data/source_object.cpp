@@ -110,6 +110,15 @@ Listing list_objects(const std::string &spec, const SourceOptions &options) {
   if (format == "idx")
     throw UsageError(cli::printable(spec) + ": IDX files are read from disk only; copy them, or give a tar");
   const Store store = object::open_store(url);
+  const bool may_be_tar = format == "auto" || is_tar_format(format);
+  if (may_be_tar && url.key.find('{') != std::string::npos && !store->head(url.key))
+    if (const std::vector<std::string> keys = expand_braces(url.key); keys.front() != url.key) {
+      if (!options.split.empty())
+        throw UsageError(cli::printable(spec) + ": a split can be chosen in a folder of tars only");
+      std::vector<TarInput> tars;
+      for (const std::string &key : keys) tars.push_back(tar_of(store, key));
+      return list_tars(tars, options, true);
+    }
   const bool folder = url.key.empty() || url.key.back() == '/';
   const bool list = format == "csv" || format == "list" || format == "list0" || format == "safetensors";
   const bool named =
@@ -122,7 +131,7 @@ Listing list_objects(const std::string &spec, const SourceOptions &options) {
   if (!objects.empty()) {
     const bool asked = is_tar_format(format);
     std::vector<TarInput> tars;
-    if (asked || format == "auto") tars = find_tars(store, prefix, objects, asked);
+    if (may_be_tar) tars = find_tars(store, prefix, objects, asked);
     SourceOptions whole = options;
     whole.split.clear(); // is in the prefix
     return tars.empty() ? list_prefix(store, prefix, objects) : list_tars(tars, whole, true);

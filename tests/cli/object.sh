@@ -111,6 +111,8 @@ test_lists_and_tars_in_a_bucket() {
   tar -C "$SHARED" -cf photos.tar photos/cat photos/dog
   swift_put lists
   swift_put lists/some.tar -T photos.tar
+  tar -C "$SHARED" --transform 's|^photos|photos/more|' -cf others.tar photos/cat photos/dog
+  swift_put lists/others.tar -T others.tar
   swift_put photos/some.csv -T some.csv
   cp -r "$SHARED/photos" copy
   cp some.csv copy/
@@ -121,6 +123,8 @@ test_lists_and_tars_in_a_bucket() {
     expect_same_folders local "$store"
     must_extract "$store://lists/some.tar" -o "$store-tar"
     expect_same_folders local-tar "$store-tar"
+    must_extract "$store://lists/{some,others}.tar" -o "$store-tars"
+    expect_stderr '24 records'
   done
   printf 'path,label\ns3://photos/cat/001.png,x\nswift://photos/dog/002.png,y\n' >urls.csv
   must_extract urls.csv -o urls
