@@ -53,8 +53,6 @@ public:
 
   /// The member that is a file; -1 for a link to a folder, to nothing, or out of the archive.
   std::int64_t follow(std::size_t link) {
-    if (by_path_.empty())
-      for (std::size_t i = 0; i < paths_.size(); ++i) by_path_.emplace(paths_[i], i);
     for (int hop = 0; hop < kMaxLinks; ++hop) {
       const TarMember &member = members_[link];
       if (member.kind == MemberKind::file) return static_cast<std::int64_t>(link);
@@ -64,6 +62,8 @@ public:
       const std::string folder = symbolic ? (fs::path(paths_[link]).parent_path() / "").string() : "";
       std::string target;
       if (!normalise(folder + member.target, true, target)) return -1;
+      if (by_path_.empty())
+        for (std::size_t i = 0; i < paths_.size(); ++i) by_path_.emplace(paths_[i], i);
       const auto found = by_path_.find(target);
       if (found == by_path_.end()) return -1;
       link = found->second;

@@ -171,14 +171,16 @@ public:
     for (std::size_t i = 0; i < samples.size(); ++i) {
       check_interrupt();
       const Sample &sample = samples[i];
-      const std::string place = tar.tar + ": the sample '" + cli::printable(sample.key) + "' (" +
-                                std::to_string(i + 1) + " of " + std::to_string(samples.size()) + ")";
+      const auto place = [&] {
+        return tar.tar + ": the sample '" + cli::printable(sample.key) + "' (" + std::to_string(i + 1) +
+               " of " + std::to_string(samples.size()) + ")";
+      };
       if (sample.picture.row < 0) {
-        missing(place + " has no picture", no_picture_);
+        missing(place() + " has no picture", no_picture_);
         continue;
       }
       const std::optional<Label> label = read_label(files_, tar.tar, sample);
-      if (!label && unlabelled_place_.empty()) unlabelled_place_ = place;
+      if (!label && unlabelled_place_.empty()) unlabelled_place_ = place();
       listing_.records.push_back({prefix + sample.picture.path, -1});
       listing_.rows.push_back(sample.picture.row);
       labelled_.push_back(label.has_value());

@@ -168,12 +168,14 @@ TEST_CASE("a damaged document is refused with a message, never misread") {
     "optimizer": "sgd", "lr": [0.1, 0.2], "momentum": 0.5, "weight_decay": 0, "batch": 4, "epochs": 2,
     "schedule": "cosine", "warmup": 1, "clip_norm": 1, "label_smoothing": 0, "class_weights": "none",
     "patience": 2, "seed": 3}])");
-  whole["data"] = parsed(R"({"format": "folder", "classes": ["x", "y"], "limit": 5, "split": "train"})");
+  whole["data"] = parsed(
+      R"({"format": "webdataset", "classes": ["x", "y"], "limit": 5, "split": "train", "missing": "skip"})");
   whole["metric"] = "loss";
   whole["validation"] = 0.25;
   whole["seed"] = 1;
   whole["defaults"] = {{"epochs", 4}};
   REQUIRE(read(whole).candidates.size() == 2);
+  CHECK(read(whole).data.missing == "skip");
   const std::set<std::string> required = {"/format",        "/version",       "/models",
                                           "/candidates",    "/models/0/name", "/models/0/path",
                                           "/models/1/name", "/models/1/path"};
