@@ -92,6 +92,8 @@ Choice forced(const std::string &cut, const Problem &problem, const std::vector<
     if (!best || faster) best = &option;
   }
   if (best) return {*best, Side::compute};
+  if (cut == "files" && problem.codecs.only)
+    throw UsageError("files cross the link as they are; leave out --codec");
   if (problem.codecs.only) not_measured(*problem.codecs.only, "at the cut '" + name + "'");
   throw UsageError("cut 'files' needs to know the data: profile them with tl-profile data");
 }

@@ -1,4 +1,5 @@
 #include "plan/codecs.h"
+#include "plan/observed.h"
 
 #include "cli/error.h"
 #include "support/profiles.h"
@@ -113,6 +114,8 @@ TEST_CASE("one codec can be asked for, and says what is missing") {
   CHECK_THROWS_AS(make_plan(request), UsageError);
   request.codecs.only = Codec::fp32; // needs no measurement
   CHECK(make_plan(request).codec == Codec::fp32);
+  request.cut = "files";
+  CHECK_THROWS_WITH_AS(make_plan(request), doctest::Contains("files cross the link as they are"), UsageError);
 }
 
 TEST_CASE("published rules choose as they do without codecs") {
@@ -161,6 +164,20 @@ TEST_CASE("bytes, encoding and decoding count where they belong") {
   }());
   CHECK(at(slow, cut, kInt8).predicted.storage == doctest::Approx(10));
   CHECK(at(slow, cut, kInt8).predicted.compute == doctest::Approx(5));
+}
+
+TEST_CASE("codecs take as much longer as the side that runs them has become slower") {
+  plan::Problem problem;
+  problem.storage_model.codecs = measured(residual(), 1e-3);
+  problem.compute_model.codecs = measured(residual(), 1e-3);
+  apply(plan::Drift{3, 1, 2}, problem);
+  const auto bf16 = [](const plan::ModelProfile &model) {
+    for (const plan::CodecCost &cost : model.codecs->values.at(0).codecs)
+      if (cost.codec == kBf16) return cost;
+    return plan::CodecCost{};
+  };
+  CHECK(bf16(problem.storage_model).encode_seconds == doctest::Approx(3e-3));
+  CHECK(bf16(problem.compute_model).decode_seconds == doctest::Approx(1e-3));
 }
 
 TEST_CASE("a cut of several values crosses only in codecs that were measured for all of them") {
