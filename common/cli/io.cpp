@@ -1,5 +1,6 @@
 #include "cli/io.h"
 
+#include "cli/confine.h"
 #include "cli/error.h"
 
 #include <algorithm>
@@ -35,6 +36,7 @@ void Descriptor::close(const std::string &name) {
 
 Descriptor open_input(const std::string &path) {
   if (path == "-") return Descriptor(STDIN_FILENO, false);
+  if (!may_read(path)) throw Error(path + ": lies outside of the folder that this process is confined to");
   Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.valid()) throw SystemError("open " + path, errno);
   struct stat info = {};

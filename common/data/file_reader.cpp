@@ -1,5 +1,6 @@
 #include "data/file_reader.h"
 
+#include "cli/confine.h"
 #include "cli/error.h"
 #include "cli/io.h"
 #include "data/decode.h"
@@ -28,6 +29,7 @@ bool concerns_the_file(int error) {
 }
 
 Tensor read_record_file(const std::string &path) {
+  if (!cli::may_read(path)) throw DecodeError("lies outside of the folder that this process is confined to");
   // O_NONBLOCK: opening a named pipe must not wait for a writer. It changes nothing for files.
   const cli::Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file.valid()) cannot_read(path, errno);

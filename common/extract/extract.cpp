@@ -174,6 +174,7 @@ private:
     bool going = true;
     while (going) {
       check_interrupt();
+      if (options_.adapt) loader_.set_batch(static_cast<std::size_t>(options_.adapt()));
       std::optional<data::Batch> batch = loader_.next();
       Item item;
       if (batch) {
@@ -275,9 +276,9 @@ private:
       result.push_back({name, spent, seconds > 0 ? spent / (seconds * threads) : 0});
     };
     const data::LoaderCounters counters = loader_.counters();
-    const auto loaders = static_cast<double>(threads());
-    stage("read", counters.read_seconds, loaders);
-    stage("decode", counters.decode_seconds + counters.resize_seconds, loaders);
+    const auto readers = static_cast<double>(std::max(threads(), dataset_.reads_in_flight()));
+    stage("read", counters.read_seconds, readers);
+    stage("decode", counters.decode_seconds + counters.resize_seconds, static_cast<double>(threads()));
     stage("compute", compute_seconds_, 1);
     if (encoder_) stage("encode", encoder_->seconds(), 1);
     stage("write", write_seconds, 1);

@@ -1,5 +1,5 @@
 // Records -> features -> shards, all stages at once: threads read and decode, the caller's thread runs
-// the network, a writer thread hands the rows to the sink.
+// the network, one thread encodes, where there is a codec, and one hands the rows to the sink.
 #pragma once
 
 #include "data/loader.h"
@@ -19,6 +19,9 @@ struct ExtractOptions {
   bool keep_going = false; // damaged records are skipped and named, instead of ending the work
   bool shuffle = false;    // in the order of mix(seed, hash_text(id)), else in listing order
   std::uint64_t seed = 0;
+  /// Called from the calling thread before each batch: how many records it is to have, where `batch` is only
+  /// the first one's. May be empty.
+  std::function<std::int64_t()> adapt;
   /// Called from the calling thread with the records that were dealt with since the last call.
   std::function<void(std::size_t records)> progress;
 };

@@ -27,7 +27,7 @@ namespace {
 constexpr const char *kSystemFolder = "/run/tl-tools";
 constexpr const char *kLock = "lock";
 constexpr const char *kBudget = "budget";
-constexpr std::size_t kLeaseBytes = 1024, kMaxLeaseBytes = 65536;
+constexpr std::size_t kLeaseBytes = 1024, kMaxLeaseBytes = 65536, kMaxBudgetBytes = 100;
 
 /// "000000000017-4242.lease" -> 17.
 bool parse_name(const std::string &name, std::uint64_t &number) {
@@ -50,6 +50,13 @@ cli::Descriptor create(const std::string &path, int flags) {
   if (!file.valid()) throw SystemError("open " + path, errno);
   fchmod(file.get(), 0644); // fails for a file of another user, which then is as it should be
   return file;
+}
+
+/// At most so many bytes: no lease and no budget has more.
+std::string read_start(int fd, const std::string &name, std::size_t most) {
+  std::string text(most, '\0');
+  text.resize(cli::read_full(fd, text.data(), most, name));
+  return text;
 }
 
 bool writable_folder(const std::string &folder) {
@@ -89,8 +96,8 @@ Directory::Turn::Turn(const Directory &directory) : fd_(directory.lock_.get()) {
 
 Directory::Turn::~Turn() { ::flock(fd_, LOCK_UN); }
 
-const Entry *Directory::parse(const std::string &name, std::uint64_t number) {
-  std::string text = cli::read_file(name, kMaxLeaseBytes);
+const Entry *Directory::parse(int fd, const std::string &name, std::uint64_t number) {
+  std::string text = read_start(fd, name, kMaxLeaseBytes);
   if (text.empty()) return nullptr; // killed before it could say anything, and about to lose its lock
   Parsed &known = parsed_[number];
   if (known.text != text) {
@@ -108,17 +115,15 @@ std::vector<Entry> Directory::read() {
     std::uint64_t number = 0;
     if (!parse_name(it->path().filename().string(), number)) continue;
     const std::string name = it->path().string();
-    if (name != lease_path_) {
-      const cli::Descriptor file(::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-      if (!file.valid() && errno == ENOENT) continue;
-      if (!file.valid()) throw SystemError("open " + name, errno);
-      if (::flock(file.get(), LOCK_SH | LOCK_NB) == 0) {
-        ::unlink(name.c_str()); // its job is dead; another user's stays, to no harm
-        parsed_.erase(number);
-        continue;
-      }
+    const cli::Descriptor file(::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    if (!file.valid() && errno == ENOENT) continue;
+    if (!file.valid()) throw SystemError("open " + name, errno);
+    if (name != lease_path_ && ::flock(file.get(), LOCK_SH | LOCK_NB) == 0) {
+      ::unlink(name.c_str()); // its job is dead; another user's stays, to no harm
+      parsed_.erase(number);
+      continue;
     }
-    if (const Entry *entry = parse(name, number)) entries.push_back(*entry);
+    if (const Entry *entry = parse(file.get(), name, number)) entries.push_back(*entry);
   }
   if (failed) throw SystemError("read folder " + folder_, failed.value());
   std::sort(entries.begin(), entries.end(),
@@ -128,8 +133,10 @@ std::vector<Entry> Directory::read() {
 
 std::int64_t Directory::budget() const {
   const std::string name = path(kBudget);
-  if (::access(name.c_str(), F_OK) != 0) return 0;
-  std::string text = cli::read_file(name, 100);
+  const cli::Descriptor file(::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!file.valid() && errno == ENOENT) return 0;
+  if (!file.valid()) throw SystemError("open " + name, errno);
+  std::string text = read_start(file.get(), name, kMaxBudgetBytes);
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
   if (!cli::size_in_bytes()(text).empty() || text == "0")
     throw FormatError(name + ": '" + text + "' is no amount of memory; want one line such as 4G");

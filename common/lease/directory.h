@@ -83,7 +83,7 @@ private:
     Entry entry;
   };
   std::string path(const std::string &name) const { return folder_ + "/" + name; }
-  const Entry *parse(const std::string &name, std::uint64_t number);
+  const Entry *parse(int fd, const std::string &name, std::uint64_t number);
 
   std::string folder_;
   cli::Descriptor lock_, changes_, lease_;

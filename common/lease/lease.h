@@ -54,6 +54,7 @@ public:
   /// True while it holds more than its batch needs: it has yet to free what larger batches took.
   bool shrinking() const { return self_.held > self_.demand.memory(self_.batch); }
   std::int64_t budget() const { return budget_; }
+  const std::string &folder() const { return directory_.folder(); }
 
 private:
   struct View;

@@ -5,9 +5,9 @@
 #include "cli/log.h"
 #include "cli/utf8.h"
 #include "graph/flops.h"
+#include "model/peak_memory.h"
 #include "model/program.h"
 #include "model/tensors.h"
-#include "profile/memory.h"
 #include "profile/records.h"
 #include "profile/segments.h"
 #include "profile/training.h"
@@ -92,7 +92,7 @@ struct Part {
   Tensors measure(const Tensors &inputs, std::size_t repeats, std::vector<std::string> &notes) {
     Tensors results;
     {
-      const PeakMemory memory;
+      const model::PeakMemory memory;
       results = frozen->run(inputs); // the warm-up
       segment.peak_bytes.push_back(bytes_of(inputs) + memory.peak_bytes());
     }
@@ -192,11 +192,7 @@ private:
     whole.run(records);
     rate_ = time_runs(1, [&] { whole.run(records); }) / static_cast<double>(batch);
     const std::size_t repeats = choose_repeats(i);
-    std::vector<double> seconds;
-    for (const Anchor &anchor : anchors_) {
-      if (&anchor != &anchors_.back()) anchor.program->run(records);
-      seconds.push_back(time_runs(repeats, [&] { anchor.program->run(records); }));
-    }
+    const std::vector<double> seconds = time_anchors(records, repeats);
     Tensors values = records;
     for (Part &part : parts_) values = part.measure(values, repeats, notes_);
     const double sum = scale_parts(seconds);
@@ -207,21 +203,36 @@ private:
     return seconds.back();
   }
 
-  /// Makes the parts of each anchor add up to what the anchor takes beyond the one before it.
-  /// Returns the sum of the parts as they were.
+  /// In turns, so that a disturbance that lasts for a while reaches all of them.
+  std::vector<double> time_anchors(const Tensors &records, std::size_t repeats) const {
+    std::vector<std::vector<double>> seconds(anchors_.size());
+    for (const Anchor &anchor : anchors_) anchor.program->run(records); // the warm-up
+    for (std::size_t run = 0; run < repeats; ++run)
+      for (std::size_t a = 0; a < anchors_.size(); ++a)
+        seconds[a].push_back(time_runs(1, [&] { anchors_[a].program->run(records); }));
+    std::vector<double> medians;
+    for (std::vector<double> &runs : seconds) medians.push_back(median(std::move(runs)));
+    return medians;
+  }
+
+  /// Makes the parts add up to what the whole network takes, each anchor's to what it takes beyond the one
+  /// before it. Returns the sum of the parts as they were.
   double scale_parts(const std::vector<double> &anchor_seconds) {
-    double all = 0, before = 0;
+    double all = 0, scaled = 0, before = 0;
+    for (const Part &part : parts_) all += part.segment.seconds.back();
+    const double usual = anchor_seconds.back() / std::max(all, 1e-9);
     std::size_t first = 0;
     for (std::size_t a = 0; a < anchors_.size(); ++a) {
       const double until = std::max(anchor_seconds[a], before);
       double sum = 0;
       for (std::size_t i = first; i < anchors_[a].parts; ++i) sum += parts_[i].segment.seconds.back();
-      // A disturbed measurement must not make a part free, nor dear beyond reason.
-      const double factor = std::clamp((until - before) / std::max(sum, 1e-9), 0.1, 2.0);
+      // The difference of two disturbed measurements must not make a part free, nor dear beyond reason.
+      const double factor = std::clamp((until - before) / std::max(sum, 1e-9), 0.6 * usual, 1.6 * usual);
       for (; first < anchors_[a].parts; ++first) parts_[first].segment.seconds.back() *= factor;
-      all += sum;
+      scaled += factor * sum;
       before = until;
     }
+    for (Part &part : parts_) part.segment.seconds.back() *= anchor_seconds.back() / std::max(scaled, 1e-9);
     return all;
   }
 

@@ -8,4 +8,7 @@ namespace tl {
 /// once, first.
 void keep_freed_memory();
 
+/// Gives what was freed back to the system after all, at the price of fresh pages for the next allocations.
+void give_back_freed_memory();
+
 } // namespace tl

@@ -3,7 +3,7 @@
 #include "cli/log.h"
 #include "profile/data.h"
 #include "profile/host.h"
-#include "profile/memory.h"
+#include "model/peak_memory.h"
 #include "profile/model.h"
 #include "profile/table.h"
 #include "profile/training.h"
@@ -129,7 +129,7 @@ TEST_CASE("peak memory counts what is alive at once") {
     return torch::empty({megabytes * megabyte}, at::TensorOptions().dtype(at::kByte));
   };
   const at::Tensor before = tensor(50);
-  profile::PeakMemory memory;
+  model::PeakMemory memory;
   CHECK(memory.peak_bytes() == 0);
   tensor(3);
   tensor(3);

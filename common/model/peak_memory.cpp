@@ -1,8 +1,8 @@
-#include "profile/memory.h"
+#include "model/peak_memory.h"
 
 #include <algorithm>
 
-namespace tl::profile {
+namespace tl::model {
 
 namespace {
 /// LibTorch 1 passes the totals as int64_t, LibTorch 2 as size_t.
@@ -33,4 +33,4 @@ PeakMemory::~PeakMemory() = default;
 
 std::int64_t PeakMemory::peak_bytes() const { return counter_->peak(); }
 
-} // namespace tl::profile
+} // namespace tl::model

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <memory>
 
-namespace tl::profile {
+namespace tl::model {
 
 /// While it lives, counts what this thread allocates through LibTorch's CPU allocator (oneDNN's
 /// tensors too) beyond what was there before. Allocations in other threads are not seen; operators
@@ -27,4 +27,4 @@ private:
   c10::DebugInfoGuard guard_;
 };
 
-} // namespace tl::profile
+} // namespace tl::model
