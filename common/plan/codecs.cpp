@@ -8,12 +8,11 @@ namespace tl::plan {
 
 namespace {
 
-const CodecCost *find(const ModelProfile &model, const Digest &value, Codec codec) {
-  if (!model.codecs) return nullptr;
-  for (const ValueCodecs &measured : model.codecs->values)
-    if (measured.hash == value)
-      for (const CodecCost &cost : measured.codecs)
-        if (cost.codec == codec) return &cost;
+template <class Values> const CodecCost *find(const Values &values, const Digest &value, Codec codec) {
+  const auto found = values.find(value);
+  if (found == values.end()) return nullptr;
+  for (const CodecCost &cost : found->second->codecs)
+    if (cost.codec == codec) return &cost;
   return nullptr;
 }
 
@@ -31,7 +30,14 @@ void CodecRules::check() const {
 }
 
 CodecCosts::CodecCosts(const ModelProfile &storage, const ModelProfile &compute, const CodecRules &rules)
-    : storage_(storage), compute_(compute), rules_(rules) {}
+    : storage_(values_of(storage)), compute_(values_of(compute)), rules_(rules) {}
+
+CodecCosts::Values CodecCosts::values_of(const ModelProfile &model) {
+  Values values;
+  if (model.codecs)
+    for (const ValueCodecs &measured : model.codecs->values) values.emplace(measured.hash, &measured);
+  return values;
+}
 
 std::optional<CodedCut> CodecCosts::coded(const graph::Graph &graph, const graph::Cut &cut,
                                           Codec codec) const {

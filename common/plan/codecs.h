@@ -6,7 +6,7 @@
 #include "plan/profile.h"
 
 #include <optional>
-#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 namespace tl::plan {
@@ -47,7 +47,10 @@ public:
 private:
   std::optional<CodedCut> coded(const graph::Graph &graph, const graph::Cut &cut, Codec codec) const;
 
-  const ModelProfile &storage_, &compute_;
+  using Values = std::unordered_map<Digest, const ValueCodecs *>;
+  static Values values_of(const ModelProfile &model);
+
+  Values storage_, compute_; // parts of the profiles, which outlive this
   CodecRules rules_;
 };
 
