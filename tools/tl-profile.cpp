@@ -170,7 +170,7 @@ tl::plan::Profile profile_model(Arguments &arguments) {
   print_notes(measured.notes);
   profile.model = std::move(measured.profile);
   tl::profile::CodecOptions codecs;
-  codecs.seconds = arguments.seconds / 4;
+  codecs.seconds = arguments.seconds / 2;
   tl::profile::MeasuredCodecs coded = tl::profile::measure_codecs(model, preprocess, dataset, codecs);
   print_notes(coded.notes);
   profile.model->codecs = std::move(coded.profile);
