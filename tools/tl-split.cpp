@@ -125,7 +125,13 @@ tl::ExitCode split(Arguments &arguments) {
     tl::cli::warn(request.storage.origin +
                   ": the errors of codecs were measured on random records; profile the "
                   "model with --data for those of real ones");
-  if (!arguments.observed.empty()) request.observed = tl::plan::load_observed(arguments.observed);
+  if (!arguments.observed.empty()) {
+    request.observed = tl::plan::load_observed(arguments.observed);
+    if (!request.observed)
+      tl::cli::note(arguments.observed +
+                    ": tells nothing of the storage side and the link, which only a run that "
+                    "reads a pipe of more than one shard sees; the plan is the profiles'");
+  }
   const tl::plan::Plan plan = tl::plan::make_plan(request);
   if (plan.revision) tl::cli::note(tl::plan::describe(*plan.revision, plan));
   const tl::json::Value document = to_json(plan);

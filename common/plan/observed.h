@@ -5,6 +5,7 @@
 
 #include "plan/cost.h"
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,9 +31,9 @@ struct Drift {
   double largest() const;
 };
 
-/// Reads metrics lines ("-" is stdin). Throws FormatError naming the line; Error if no epoch tells of an
-/// arrival.
-Observed load_observed(const std::string &path);
+/// Reads metrics lines ("-" is stdin). Nothing if no epoch tells of an arrival: the run read no pipe, or one
+/// shard. Throws FormatError naming the line.
+std::optional<Observed> load_observed(const std::string &path);
 
 /// The tier that held up the others shows its true speed. Another tier was at least as fast as the whole,
 /// which tells something only if its profile promises less. The compute side measures its own work in either

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Every command that a man page, --help or the README shows is run as it stands, where the files that it
 # names exist: photos/ (also as /photos on the machine "storage"), resnet18.pt, there.json, here.json,
-# link.json, plan.json, features/, run/ and experiment.json. "ssh storage" is a shell on this machine.
+# link.json, plan.json, features/, run/, last/ and experiment.json. "ssh storage" is a shell on this machine.
 . "$(dirname "$0")/lib.sh"
 
 setup() {
@@ -24,6 +24,7 @@ END
   must tl-split --storage there.json --link link.json --head linear -o plan.json
   must tl-extract --plan plan.json photos -o features
   must tl-train --plan plan.json features -o run --epochs 2
+  mkdir last && cp run/metrics.jsonl last
   cat >experiment.json <<'END'
 {"format": "tl-experiment", "version": 1,
  "models": [{"name": "resnet18", "path": "resnet18.pt", "preprocess": "imagenet"}],

@@ -144,14 +144,13 @@ TEST_CASE("metrics: the last arrival counts, a torn line does not, damage is nam
   json::Value silent = line_of(first);
   silent.erase("arrival");
   const auto load = [&](const std::string &text) {
-    return plan::load_observed(folder.write("metrics.jsonl", text));
+    return plan::load_observed(folder.write("metrics.jsonl", text)).value();
   };
   CHECK(load(one + "\n" + two + "\n" + json::compact(silent) + "\n").seconds == second.seconds);
   CHECK(load(one + "\n" + two.substr(0, two.size() / 2)).seconds == first.seconds);
   CHECK(load(one).origin == path + ":1");
-  CHECK_THROWS_WITH_AS(load(json::compact(silent) + "\n"), doctest::Contains("no epoch of this run tells"),
-                       Error);
-  CHECK_THROWS_WITH_AS(load(""), doctest::Contains("no epoch of this run tells"), Error);
+  for (const std::string &nothing : {json::compact(silent) + "\n", std::string()})
+    CHECK_FALSE(plan::load_observed(folder.write("metrics.jsonl", nothing)));
   CHECK_THROWS_WITH_AS(load(one + "\n{}\n"), doctest::Contains(":2:"), FormatError);
   CHECK_THROWS_WITH_AS(load(one + "\n" + two.substr(0, 40) + "\n" + one + "\n"), doctest::Contains(":2:"),
                        FormatError);
