@@ -32,7 +32,7 @@ def scale_shape(shape):
 
 def unpack(metadata, tensors):
     """Puts the tensors of a compressed shard where those of a plain one are."""
-    rows, content = int(metadata["rows"]), []
+    rows = int(metadata["rows"])
     offset, frames = tensors["zstd_offset"], tensors["zstd"].tobytes()
     assert len(offset) == rows + 1
     # Frames back to back are decompressed to their contents back to back.
