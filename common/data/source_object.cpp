@@ -25,6 +25,16 @@ TarInput tar_of(const Store &store, const std::string &key) {
   return {store->name(key), "", [store, key] { return object_stream(store, key); }};
 }
 
+/// Of a pattern such as "train-{000..009}.tar"; {} when the key is none.
+std::vector<TarInput> matching_tars(const Store &store, const std::string &key) {
+  std::vector<TarInput> tars;
+  if (key.find('{') == std::string::npos) return tars;
+  const std::vector<std::string> keys = expand_braces(key);
+  if (keys.front() == key || store->head(key)) return tars;
+  for (const std::string &each : keys) tars.push_back(tar_of(store, each));
+  return tars;
+}
+
 /// The tars of a prefix that is a folder of them; {} when it is none.
 std::vector<TarInput> find_tars(const Store &store, const std::string &prefix,
                                 const std::vector<object::ObjectInfo> &objects, bool asked) {
@@ -111,12 +121,10 @@ Listing list_objects(const std::string &spec, const SourceOptions &options) {
     throw UsageError(cli::printable(spec) + ": IDX files are read from disk only; copy them, or give a tar");
   const Store store = object::open_store(url);
   const bool may_be_tar = format == "auto" || is_tar_format(format);
-  if (may_be_tar && url.key.find('{') != std::string::npos && !store->head(url.key))
-    if (const std::vector<std::string> keys = expand_braces(url.key); keys.front() != url.key) {
+  if (may_be_tar)
+    if (const std::vector<TarInput> tars = matching_tars(store, url.key); !tars.empty()) {
       if (!options.split.empty())
         throw UsageError(cli::printable(spec) + ": a split can be chosen in a folder of tars only");
-      std::vector<TarInput> tars;
-      for (const std::string &key : keys) tars.push_back(tar_of(store, key));
       return list_tars(tars, options, true);
     }
   const bool folder = url.key.empty() || url.key.back() == '/';

@@ -11,6 +11,7 @@ namespace tl::object {
 namespace {
 
 constexpr std::size_t kMaxReason = 300;
+constexpr std::size_t kShortestSecret = 4; // what is shorter is part of every word
 constexpr int kMaxEmptyPages = 100;
 
 HttpOptions with_ca(HttpOptions options, const std::string &ca_file) {
@@ -18,13 +19,17 @@ HttpOptions with_ca(HttpOptions options, const std::string &ca_file) {
   return options;
 }
 
-bool may_pass(long status) {
-  return status == 408 || status == 429 || status == 500 || status == 502 || status == 503 || status == 504;
+/// `code`: S3 calls some of these an error of the client.
+bool may_pass(long status, const std::string &code) {
+  for (const long passing : {408, 429, 500, 502, 503, 504})
+    if (status == passing) return true;
+  return code == "RequestTimeout" || code == "ConditionalRequestConflict" || code == "OperationAborted";
 }
 
 std::string without(std::string text, const std::vector<std::string> &secrets) {
   for (const std::string &secret : secrets)
-    for (std::size_t at = 0; !secret.empty() && (at = text.find(secret, at)) != std::string::npos; at += 3)
+    for (std::size_t at = 0;
+         secret.size() >= kShortestSecret && (at = text.find(secret, at)) != std::string::npos; at += 3)
       text.replace(at, secret.size(), "***");
   return text;
 }
@@ -37,7 +42,7 @@ ObjectError::Kind kind_of(const Call &call, const Response &response, const Refu
   };
   if (response.status == 404 && !call.key.empty() && refusal.code != "NoSuchBucket") return Kind::missing;
   if (response.status == 412 && says("If-None-Match:")) return Kind::exists;
-  if (response.status == 412 && says("If-Match:")) return Kind::changed;
+  if ((response.status == 412 || response.status == 416) && says("If-Match:")) return Kind::changed;
   if (refusal.code == "InvalidObjectState") return Kind::unusable; // archived
   return Kind::failed;
 }
@@ -78,10 +83,7 @@ Response HttpStore::perform(const Call &call, Receiver *receiver) const {
         renewed = true;
         continue;
       }
-      const std::string code = may_pass(response.status) || response.success() ? "" : refusal(response).code;
-      if (!may_pass(response.status) && code != "RequestTimeout" && code != "ConditionalRequestConflict" &&
-          code != "OperationAborted")
-        return response;
+      if (response.success() || !may_pass(response.status, refusal(response).code)) return response;
     } else if (!response.transient) {
       return response;
     }
@@ -105,16 +107,17 @@ void HttpStore::fail(const Call &call, const Response &response) const {
     throw ObjectError(ObjectError::Kind::failed,
                       place + response.failure + tries + "; check the network and the address of the server");
   Refusal reason = refusal(response);
+  reason.message = without(reason.message, secrets());
   if (reason.message.size() > kMaxReason) reason.message = reason.message.substr(0, kMaxReason) + "...";
   std::string text = "HTTP " + std::to_string(response.status);
-  if (!reason.code.empty()) text += " " + reason.code;
+  if (!reason.code.empty()) text += " " + without(reason.code, secrets()).substr(0, kMaxReason);
   if (!reason.message.empty()) text += ": " + reason.message;
   while (!text.empty() && (text.back() == '.' || text.back() == '\n')) text.pop_back();
   const ObjectError::Kind kind = kind_of(call, response, reason);
   const std::string todo = kind == ObjectError::Kind::exists    ? "; another process has written it"
                            : kind == ObjectError::Kind::changed ? "; it was replaced while it was read"
                                                                 : advice(response, reason);
-  throw ObjectError(kind, place + cli::printable(without(text, secrets())) + tries + todo);
+  throw ObjectError(kind, place + cli::printable(text) + tries + todo);
 }
 
 ObjectList HttpStore::list(const std::string &prefix, const std::string &delimiter) const {

@@ -246,6 +246,13 @@ TEST_CASE("a server that repeats what it was sent gives no secret away") {
   std::string message = message_of([&] { s3.open()->get("key"); });
   CHECK(has(message, "HTTP 403 No: "));
   for (const char *secret : {"verysecret", "sessiontoken", "AKEXAMPLE"}) CHECK_FALSE(has(message, secret));
+  // Not even half of one, where a long message is cut.
+  FakeS3 cut([](const WebRequest &) {
+    const std::string text = std::string(295, 'x') + "verysecret";
+    return std::optional<WebReply>(
+        {403, "<Error><Code>No</Code><Message>" + text + "</Message></Error>", {}});
+  });
+  CHECK_FALSE(has(message_of([&] { cut.open()->get("key"); }), "very"));
   FakeSwift swift(echo);
   message = message_of([&] { swift.open()->get("key"); });
   CHECK(has(message, "HTTP 403: "));
