@@ -28,10 +28,16 @@ std::string algorithm_help() {
   return text;
 }
 
-void add_codec_options(CLI::App &app, Arguments &arguments) {
-  tl::plan::CodecRules &codecs = arguments.request.codecs;
-  app.add_flag("--allow-lossy", codecs.allow_lossy, "Also weigh codecs that change the features: bf16, int8");
-  app.add_option("--max-error", codecs.max_error,
+void add_choice_options(CLI::App &app, Arguments &arguments) {
+  tl::plan::Request &request = arguments.request;
+  app.add_option("--algorithm", request.algorithm, algorithm_help())
+      ->type_name("NAME")
+      ->capture_default_str();
+  app.add_option("--cut", request.cut, "Cut here instead: values joined by '+', or 'files'")
+      ->type_name("NAME");
+  app.add_flag("--allow-lossy", request.codecs.allow_lossy,
+               "Also weigh codecs that change the features: bf16, int8");
+  app.add_option("--max-error", request.codecs.max_error,
                  "Weigh those whose relative error was measured to be at most this: 0.01")
       ->check(CLI::Range(0.0, 1.0))
       ->type_name("ERROR");
@@ -69,12 +75,7 @@ void add_options(CLI::App &app, Arguments &arguments) {
   app.add_option("--batch", request.workload.train_batch, "Records in a training step")
       ->check(CLI::Range(1, 1048576))
       ->capture_default_str();
-  app.add_option("--algorithm", request.algorithm, algorithm_help())
-      ->type_name("NAME")
-      ->capture_default_str();
-  app.add_option("--cut", request.cut, "Cut here instead: values joined by '+', or 'files'")
-      ->type_name("NAME");
-  add_codec_options(app, arguments);
+  add_choice_options(app, arguments);
   app.add_option("--memory", request.limits.storage_memory,
                  "For the prefix (default: half of the storage side's)")
       ->transform(size);
