@@ -193,6 +193,31 @@ test_what_is_wrong_is_one_line() {
   expected='endpoint.*http' AWS_ENDPOINT_URL=localhost bad s3://photos
 }
 
+# A server that takes requests and never answers; its port is in the file "port", "asked" appears with a request.
+silent_server() {
+  "$PYTHON" -c 'import os, socket
+server = socket.create_server(("127.0.0.1", 0))
+with open("port.tmp", "w") as file: file.write(str(server.getsockname()[1]))
+os.rename("port.tmp", "port")
+connection, _ = server.accept()
+connection.recv(1)
+open("asked", "w").close()
+while connection.recv(65536): pass'
+}
+
+test_a_signal_ends_the_wait_for_a_server() {
+  silent_server &
+  until [[ -e port ]]; do sleep 0.05; done
+  AWS_ENDPOINT_URL=http://127.0.0.1:$(<port) tl-extract --cut files s3://photos -o made 2>err &
+  local extract=$! status=0
+  until [[ -e asked ]]; do sleep 0.05; done
+  kill -TERM $extract
+  wait $extract || status=$?
+  [[ $status == 130 ]] || fail "status $status: $(<err)"
+  expect_absent made
+  wait
+}
+
 test_secrets_are_in_no_output() {
   must tl-extract --cut files s3://photos -o features --json report.json
   must tl-extract --cut files swift://photos -o features --json report2.json
