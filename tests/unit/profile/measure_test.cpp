@@ -1,9 +1,9 @@
 // What is measured: plausible, complete, and a valid document.
 #include "cli/error.h"
 #include "cli/log.h"
+#include "model/peak_memory.h"
 #include "profile/data.h"
 #include "profile/host.h"
-#include "model/peak_memory.h"
 #include "profile/model.h"
 #include "profile/table.h"
 #include "profile/training.h"
