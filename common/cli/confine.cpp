@@ -81,7 +81,8 @@ void confine(const std::string &root, const std::string &writable) {
   if (!rules.valid()) throw SystemError("confine to " + root, errno);
   allow(rules.get(), g_root, kRead);
   allow(rules.get(), writable, kRead | kChange);
-  for (const char *system : {"/proc/self", "/proc/cpuinfo", "/sys/devices/system", "/sys/fs/cgroup"})
+  for (const char *system :
+       {"/proc/self", "/proc/cpuinfo", "/sys/devices/system", "/sys/fs/cgroup", "/dev/urandom"})
     allow(rules.get(), system, kRead);
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || syscall(SYS_landlock_restrict_self, rules.get(), 0) != 0)
     throw SystemError("confine to " + root, errno);

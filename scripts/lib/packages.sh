@@ -14,7 +14,7 @@ TL_BUILD_PACKAGES=(
 )
 TL_TEST_PACKAGES=(
   python3 python3-numpy python3-pil python3-jsonschema python3-torch python3-torchvision
-  clang-format shellcheck mandoc zsh zstd
+  clang-format shellcheck mandoc zsh zstd openssh-server
 )
 # An object store on one machine, for tests/cli/object.sh: scripts/swift.
 TL_SWIFT_PACKAGES=(
