@@ -9,6 +9,21 @@ setup() {
 
 validate() { must "$PYTHON" "$TL_SOURCE/tests/support/validate.py" "$TL_SOURCE/schemas" "$@"; }
 
+# lease_of COMMAND...: copies the lease that it takes in leases/, to lease.json. It has one while it writes.
+lease_of() {
+  mkfifo pipe
+  "$@" -q >pipe &
+  exec 3<pipe
+  until compgen -G 'leases/*.lease' >/dev/null; do
+    kill -0 "$!" || fail "$* took no lease"
+    sleep 0.02
+  done
+  flock leases/lock cp leases/*.lease lease.json
+  cat <&3 >/dev/null
+  exec 3<&-
+  wait "$!" || fail "$* failed"
+}
+
 test_all_documents_of_all_programs_are_valid() {
   ln -s "$SHARED"/* .
   pixels=raw,resize=64x64
@@ -21,6 +36,7 @@ test_all_documents_of_all_programs_are_valid() {
   run tl-extract --plan plan.json photos -o features --keep-going --json extraction.json
   expect_status 3
   rm photos/cat/empty.png
+  lease_of tl-extract --plan plan.json photos -o - --memory-budget 16G --lease-dir leases
   must tl-train --plan plan.json features -o run --epochs 2 --json summary.json
   must tl-train --model net.pt --data photos --preprocess "$pixels" --head linear --validation 0 -o all --epochs 1
   cat >experiment.json <<END
@@ -32,7 +48,7 @@ END
   cp out board.json
   mapfile -t trials < <(find runs/trials -name '*.json')
   ((${#trials[@]} == 3)) || fail "not one document for each candidate: ${trials[*]}"
-  validate {model,data,host,link,plan,extraction,summary,experiment,board}.json run/metrics.jsonl run/model.pt \
+  validate {model,data,host,link,plan,extraction,lease,summary,experiment,board}.json run/metrics.jsonl run/model.pt \
     all/metrics.jsonl all/model.pt runs/leaderboard.json runs/reuse-plan.json "${trials[@]}" runs/best/model.pt
   cp out seen
   for schema in "$TL_SOURCE"/schemas/*.schema.json; do
