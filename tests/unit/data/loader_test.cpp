@@ -95,6 +95,45 @@ TEST_CASE("as many rows as records, in order, whatever the batch and the threads
   }
 }
 
+TEST_CASE("batches may change their size at any moment; every record comes, in order") {
+  const TempFolder folder;
+  const Dataset dataset = numbered(folder, 64);
+  for (const std::size_t threads : {1U, 3U}) {
+    Loader loader(dataset, record_order(dataset, false, 0), parse_preprocess("raw"), options(16, threads));
+    std::vector<Batch> batches;
+    for (const std::size_t size : {16U, 1U, 5U, 30U, 2U, 64U}) {
+      loader.set_batch(size);
+      auto batch = loader.next();
+      REQUIRE(batch.has_value());
+      batches.push_back(std::move(*batch));
+    }
+    CHECK(sizes(batches) == Sizes{16, 1, 5, 30, 2, 10});
+    CHECK_FALSE(loader.next().has_value());
+    Names expected;
+    for (const Record &record : dataset.records()) expected.push_back(record.id);
+    CHECK(ids(batches) == expected);
+    CHECK_THROWS_AS(loader.set_batch(0), UsageError);
+  }
+}
+
+TEST_CASE("a smaller batch reads less far ahead") {
+  const TempFolder folder;
+  const Dataset dataset = numbered(folder, 64);
+  std::atomic<int> read{0};
+  LoaderOptions o = options(1, 1);
+  o.wanted = [&read](std::uint32_t, const Digest &) {
+    ++read;
+    return true;
+  };
+  Loader loader(dataset, record_order(dataset, false, 0), parse_preprocess("raw"), o);
+  loader.set_batch(16);
+  while (read < static_cast<int>(Loader::read_ahead(16, 1))) std::this_thread::yield();
+  loader.set_batch(2);
+  const int before = read;
+  for (int i = 0; i < 10; ++i) REQUIRE(loader.next()->size() == 2); // of what is there already
+  CHECK(read <= std::max<int>(before, 20 + static_cast<int>(Loader::read_ahead(2, 1))));
+}
+
 TEST_CASE("the order asked for is the order delivered") {
   const TempFolder folder;
   const Dataset dataset = numbered(folder, 40);
