@@ -143,7 +143,7 @@ bool lies_inside(const std::string &output, const std::string &dataset) {
 }
 
 void check(const Arguments &arguments) {
-  if (arguments.dataset.empty()) throw tl::UsageError("which records? give a DATASET");
+  if (arguments.dataset.empty()) throw tl::UsageError("which records? give a DATASET (see tl-extract --help)");
   if (arguments.output.empty())
     throw tl::UsageError("where to? give -o PATH, or -o - for a stream on stdout");
   const bool planned = !arguments.plan.empty();
