@@ -29,7 +29,7 @@ constexpr const char *kExamples =
     "  tl-extract --plan plan.json photos/ -o features/\n"
     "  ssh storage tl-extract --plan - /photos -o - < plan.json | tl-train --plan plan.json - -o run/\n"
     "  tl-extract --model resnet18.pt --cut layer3 --preprocess imagenet photos/ -o layer3/\n"
-    "  tl-extract --restrict /photos --memory-budget 4G    (as the command of a key, or of a service)";
+    "  tl-extract --plan plan.json photos/ -o features/ --memory-budget 4G --lease-dir leases/";
 
 constexpr const char *kAllowed =
     "; allowed is: tl-extract --plan - DATASET -o - (--data-format --missing --classes "
@@ -143,7 +143,8 @@ bool lies_inside(const std::string &output, const std::string &dataset) {
 }
 
 void check(const Arguments &arguments) {
-  if (arguments.dataset.empty()) throw tl::UsageError("which records? give a DATASET (see tl-extract --help)");
+  if (arguments.dataset.empty())
+    throw tl::UsageError("which records? give a DATASET (see tl-extract --help)");
   if (arguments.output.empty())
     throw tl::UsageError("where to? give -o PATH, or -o - for a stream on stdout");
   const bool planned = !arguments.plan.empty();
