@@ -225,8 +225,8 @@ test_a_service_behind_a_socket() { with_socket ask_by_socket; }
 test_the_units_are_valid() {
   command -v systemd-analyze >/dev/null || { echo "    skipped: no systemd-analyze"; return 0; }
   mkdir units
-  cp "$TL_SOURCE/systemd/tl-extract.socket" units
-  sed "s|@CMAKE_INSTALL_FULL_BINDIR@|$TL_BIN|" "$TL_SOURCE/systemd/tl-extract@.service.in" >units/tl-extract@.service
+  cp "$TL_SOURCE/scripts/systemd/tl-extract.socket" units
+  sed "s|@CMAKE_INSTALL_FULL_BINDIR@|$TL_BIN|" "$TL_SOURCE/scripts/systemd/tl-extract@.service.in" >units/tl-extract@.service
   run systemd-analyze verify --man=no units/tl-extract.socket units/tl-extract@x.service
   grep -E 'tl-extract' err && fail "systemd-analyze: $(<err)"
   expect_status 0
