@@ -32,8 +32,12 @@ std::string processor_name() {
   return "unknown";
 }
 
-/// Median seconds of a few calls after a warm-up.
-double median_seconds(const std::function<void()> &work) {
+struct Timing {
+  double median = 0, best = 0; // seconds
+};
+
+/// A few calls after a warm-up.
+Timing time_calls(const std::function<void()> &work) {
   work();
   std::vector<double> seconds;
   const Stopwatch total;
@@ -42,26 +46,32 @@ double median_seconds(const std::function<void()> &work) {
     work();
     seconds.push_back(watch.seconds());
   }
-  std::nth_element(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2),
-                   seconds.end());
-  return seconds[seconds.size() / 2];
+  std::sort(seconds.begin(), seconds.end());
+  return {seconds[seconds.size() / 2], seconds.front()};
 }
+
+struct Speed {
+  double usual = 0; // GFLOP/s, of the largest matrices
+  double best = 0;  // of any call: what the implementation can do when nobody else uses the cores
+};
 
 /// Grows the matrices until a product takes long enough to be measured, so that neither a fast nor
 /// a very slow implementation (bf16 without instructions for it) takes more than a moment.
-double product_gflops(at::ScalarType type) {
+Speed product_speed(at::ScalarType type) {
   const at::InferenceMode inference;
-  double gflops = 0;
+  Speed speed;
   for (std::int64_t n = 128; n <= 2048; n *= 2) {
     const at::Tensor a = torch::randn({n, n}).to(type), b = torch::randn({n, n}).to(type);
     const Stopwatch once;
     at::mm(a, b);
-    if (once.seconds() > 0.5 && gflops > 0) break;
-    const double seconds = median_seconds([&] { at::mm(a, b); });
-    gflops = 2.0 * std::pow(static_cast<double>(n), 3) / seconds / 1e9;
-    if (seconds > 0.05) break;
+    if (once.seconds() > 0.5 && speed.usual > 0) break;
+    const Timing timing = time_calls([&] { at::mm(a, b); });
+    const double operations = 2.0 * std::pow(static_cast<double>(n), 3) / 1e9;
+    speed.usual = operations / timing.median;
+    speed.best = std::max(speed.best, operations / timing.best);
+    if (timing.median > 0.05) break;
   }
-  return gflops;
+  return speed;
 }
 
 /// Bytes copied a second, all threads together, from memory to memory.
@@ -73,13 +83,13 @@ double copy_bandwidth(int threads) {
     to.push_back(Tensor::empty(DType::u8, {kBlock / threads}));
     std::memset(from.back().data.get(), 1, from.back().bytes());
   }
-  const double seconds = median_seconds([&] {
+  const Timing timing = time_calls([&] {
     std::vector<std::thread> workers;
     for (std::size_t i = 0; i < from.size(); ++i)
       workers.emplace_back([&, i] { std::memcpy(to[i].data.get(), from[i].data.get(), from[i].bytes()); });
     for (std::thread &worker : workers) worker.join();
   });
-  return static_cast<double>(from[0].bytes()) * threads / seconds;
+  return static_cast<double>(from[0].bytes()) * threads / timing.median;
 }
 
 } // namespace
@@ -91,11 +101,12 @@ plan::HostProfile measure_host(int threads) {
   host.memory_bytes = usable_memory();
   const int before = at::get_num_threads();
   at::set_num_threads(threads > 0 ? threads : host.cores);
-  host.blas = {product_gflops(at::kFloat), at::get_num_threads()};
+  const Speed speed = product_speed(at::kFloat);
+  host.blas = {speed.usual, at::get_num_threads()};
   check_interrupt();
-  host.bf16 = plan::ProductSpeed{product_gflops(at::kBFloat16), at::get_num_threads()};
+  host.bf16 = plan::ProductSpeed{product_speed(at::kBFloat16).usual, at::get_num_threads()};
   at::set_num_threads(before);
-  host.blas_slow = host.blas.gflops < kSlowGflopsPerCore * std::min(host.blas.threads, host.cores);
+  host.blas_slow = speed.best < kSlowGflopsPerCore * std::min(host.blas.threads, host.cores);
   check_interrupt();
   host.memory_bandwidth = copy_bandwidth(host.cores);
   return host;

@@ -6,7 +6,7 @@ setup() {
   pictures photos 100 cat dog owl
   network tiny_resnet18 net.pt --input 3x64x64
   must tl-profile model "$SHARED/net.pt" --data photos --preprocess raw,resize=64x64 --seconds 1 -o profile.json
-  must tl-split --storage profile.json --link 10Mbit/s --head linear --cut layer2 -o plan.json
+  must tl-split --storage profile.json --link 10Mbit/s --head linear --cut layer2 --codec fp32 -o plan.json
   must tl-extract --plan plan.json photos -o features --rows-per-shard 16
   must tl-train --plan plan.json features -o run --epochs 12
 }
