@@ -9,6 +9,7 @@ TL_BUILD_PACKAGES=(
   libopenblas0 # LibTorch calls whatever libblas.so.3 is installed; the reference BLAS is 30 times slower
   libopencv-dev # the modules' own packages lack OpenCVConfig.cmake
   libjpeg-dev libpng-dev libtiff-dev zlib1g-dev libarchive-dev
+  libcurl4-openssl-dev libpugixml-dev libsqlite3-dev
   libcli11-dev nlohmann-json3-dev libvalijson-dev libxxhash-dev libzstd-dev coinor-libcbc-dev
   doctest-dev
 )
