@@ -37,7 +37,7 @@ std::vector<std::vector<int>> consumers(const Problem &problem, const std::vecto
 bool dominated(const Node &node, const Node &consumer) {
   if (!node.storable) return true; // computed exactly when the group is
   return consumer.storable && consumer.bytes <= node.bytes && consumer.load <= node.load &&
-         consumer.write <= node.write;
+         consumer.write <= node.write && consumer.there >= node.there;
 }
 
 } // namespace

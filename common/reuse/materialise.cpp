@@ -13,6 +13,9 @@ namespace tl::reuse {
 
 namespace {
 
+/// Readers by nodes; even without integers, larger programs take seconds, whatever limit the solver is given.
+constexpr std::size_t kLargestProgram = 5000;
+
 void check(const Problem &problem) {
   const auto sound = [](double number) { return std::isfinite(number) && number >= 0; };
   const auto nodes = static_cast<int>(problem.nodes.size());
@@ -21,6 +24,9 @@ void check(const Problem &problem) {
     for (const double number : {node.compute, node.load, node.write, node.bytes})
       if (!sound(number))
         throw Error("internal error: a cost of '" + node.name + "' is " + std::to_string(number));
+    if (!(node.there >= 0 && node.there <= 1))
+      throw Error("internal error: '" + node.name + "' is there for " + std::to_string(node.there) +
+                  " of the records");
     for (const int input : node.inputs)
       if (input < 0 || input >= n) throw Error("internal error: '" + node.name + "' comes before its inputs");
   }
@@ -60,6 +66,18 @@ Solution greedy(const Problem &problem) {
   return best;
 }
 
+/// Of any solution: as if everything were on disk, without a budget and for nothing.
+double least(const Problem &problem) {
+  std::vector<bool> all;
+  for (const Node &node : problem.nodes) all.push_back(node.storable);
+  double seconds = 0;
+  for (const Reader &reader : problem.readers) seconds += reader.passes * pass_seconds(problem, reader, all);
+  return problem.records * seconds;
+}
+
+/// Of the integer program: readers by nodes.
+std::size_t size(const Problem &problem) { return problem.nodes.size() * problem.readers.size(); }
+
 /// Candidates that read the same values are one reader with the passes of all.
 void join_readers(Problem &problem) {
   std::map<std::vector<int>, double> passes;
@@ -79,8 +97,12 @@ Solution materialise(const Problem &problem, const Options &options) {
   Contracted small = contract(problem);
   join_readers(small.problem);
   Solution answer = greedy(small.problem);
-  answer.bound = 0;
-  if (options.seconds > 0) answer = solve_exactly(small.problem, answer, options);
+  answer.bound = least(small.problem);
+  if (options.seconds > 0 && size(small.problem) <= kLargestProgram) {
+    const double bound = answer.bound;
+    answer = solve_exactly(small.problem, answer, options);
+    answer.bound = std::max(answer.bound, bound);
+  }
   std::vector<bool> materialised(problem.nodes.size());
   for (std::size_t n = 0; n < small.kept.size(); ++n)
     materialised[static_cast<std::size_t>(small.kept[n])] = answer.materialised[n];

@@ -21,4 +21,10 @@ Solution materialise(const Problem &problem, const Options &options = {});
 Solution evaluate(const Problem &problem, const std::vector<bool> &materialised);
 Solution evaluate(const Problem &problem, const Solution &before, int added);
 
+/// The cheapest uses of every node for one reader, and what they take: seconds of one pass for a record.
+std::vector<Use> pass_uses(const Problem &problem, const Reader &reader,
+                           const std::vector<bool> &materialised);
+double use_seconds(const Problem &problem, const std::vector<Use> &uses);
+double pass_seconds(const Problem &problem, const Reader &reader, const std::vector<bool> &materialised);
+
 } // namespace tl::reuse

@@ -1,6 +1,7 @@
 #include "reuse/milp.h"
 
 #include <coin/Cbc_C_Interface.h>
+#include <coin/CoinFinite.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -23,10 +24,13 @@ public:
     add_making();
     for (const Reader &reader : problem.readers) add_reader(reader);
     add_budget();
+    load();
   }
 
   Solution solve(const Solution &start, const Options &options) {
     set_start(start);
+    // When the time is over during its preprocessing, CBC 2.10 follows a null pointer.
+    Cbc_setParameter(model_.get(), "preprocess", "off");
     Cbc_setMaximumSeconds(model_.get(), options.seconds);
     Cbc_setAllowableFractionGap(model_.get(), options.gap);
     Cbc_solve(model_.get());
@@ -42,20 +46,37 @@ public:
 
 private:
   int column(double most, double cost, bool integer) {
-    Cbc_addCol(model_.get(), "", 0, most, cost, integer, 0, nullptr, nullptr);
-    return columns_++;
+    upper_.push_back(most);
+    cost_.push_back(cost);
+    if (integer) integers_.push_back(static_cast<int>(upper_.size()) - 1);
+    columns_.emplace_back();
+    return static_cast<int>(upper_.size()) - 1;
   }
 
   /// sum of coefficient * column >= least
   void row(const std::vector<std::pair<int, double>> &terms, double least) {
-    std::vector<int> columns;
+    for (const auto &[column, coefficient] : terms)
+      columns_[at(column)].emplace_back(static_cast<int>(least_.size()), coefficient);
+    least_.push_back(least);
+  }
+
+  /// All at once: the solver moves everything for each row that is added alone.
+  void load() {
+    std::vector<CoinBigIndex> starts = {0};
+    std::vector<int> rows;
     std::vector<double> coefficients;
-    for (const auto &[id, coefficient] : terms) {
-      columns.push_back(id);
-      coefficients.push_back(coefficient);
+    for (const auto &column : columns_) {
+      for (const auto &[row, coefficient] : column) {
+        rows.push_back(row);
+        coefficients.push_back(coefficient);
+      }
+      starts.push_back(static_cast<CoinBigIndex>(rows.size()));
     }
-    Cbc_addRow(model_.get(), "", static_cast<int>(columns.size()), columns.data(), coefficients.data(), 'G',
-               least);
+    const std::vector<double> zero(columns_.size()), most(least_.size(), COIN_DBL_MAX);
+    Cbc_loadProblem(model_.get(), static_cast<int>(columns_.size()), static_cast<int>(least_.size()),
+                    starts.data(), rows.data(), coefficients.data(), zero.data(), upper_.data(), cost_.data(),
+                    least_.data(), most.data());
+    for (const int column : integers_) Cbc_setInteger(model_.get(), column);
   }
 
   /// What is stored is computed once, with all that it needs, and written.
@@ -64,8 +85,9 @@ private:
       const Node &node = problem_.nodes[n];
       made_[n] = column(1, node.compute, false);
       if (!node.storable) continue;
-      stored_[n] = column(1, node.write, true);
-      row({{made_[n], 1}, {stored_[n], -1}}, 0);
+      const double lacking = 1 - node.there;
+      stored_[n] = column(1, lacking * node.write, true);
+      row({{made_[n], 1}, {stored_[n], -lacking}}, 0);
     }
     for (std::size_t n = 0; n < problem_.nodes.size(); ++n)
       for (const int input : problem_.nodes[n].inputs) row({{made_[at(input)], 1}, {made_[n], -1}}, 0);
@@ -127,7 +149,9 @@ private:
 
   const Problem &problem_;
   std::unique_ptr<Cbc_Model, void (*)(Cbc_Model *)> model_;
-  int columns_ = 0;
+  std::vector<std::vector<std::pair<int, double>>> columns_; // row and coefficient
+  std::vector<double> upper_, cost_, least_;                 // of columns, columns and rows
+  std::vector<int> integers_;
   std::vector<int> stored_, made_; // columns of each node
 };
 

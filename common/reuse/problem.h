@@ -20,6 +20,7 @@ struct Node {
   double write = 0;        // to materialise it
   double bytes = 0;
   bool storable = true;
+  double there = 0; // share of the records that have it on disk from an earlier run, and are not made again
 };
 
 /// Candidates that are trained in the same passes over the data.

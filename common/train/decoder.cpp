@@ -91,6 +91,17 @@ Decoder::Result Decoder::prepare(const shard::Shard &shard) {
   return result;
 }
 
+Tensor take_rows(const Tensor &tensor, const std::vector<std::int64_t> &rows) {
+  Shape shape = tensor.shape;
+  const std::size_t bytes = shape[0] > 0 ? tensor.bytes() / static_cast<std::size_t>(shape[0]) : 0;
+  shape[0] = static_cast<std::int64_t>(rows.size());
+  Tensor taken = Tensor::empty(tensor.dtype, shape);
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    std::memcpy(taken.data.get() + i * bytes, tensor.data.get() + static_cast<std::size_t>(rows[i]) * bytes,
+                bytes);
+  return taken;
+}
+
 Tensor stack(const std::vector<Tensor> &rows, const std::vector<std::string> &ids) {
   Shape shape = rows.at(0).shape;
   shape.insert(shape.begin(), static_cast<std::int64_t>(rows.size()));

@@ -33,6 +33,9 @@ private:
   std::vector<data::Preparer> preparers_; // one for each thread
 };
 
+/// These rows of a tensor {n, shape...}, copied.
+Tensor take_rows(const Tensor &tensor, const std::vector<std::int64_t> &rows);
+
 /// One tensor {n, shape...} of n tensors of one shape. Throws Error naming the first of another shape.
 Tensor stack(const std::vector<Tensor> &rows, const std::vector<std::string> &ids);
 

@@ -57,7 +57,7 @@ struct Features::State {
   State(std::unique_ptr<RecordSource> s, std::shared_ptr<const model::FrozenProgram> f, std::int64_t c,
         const FeatureOptions &o)
       : source(std::move(s)), frozen(std::move(f)), classes(c), options(o),
-        cache(frozen || !source->cheap() ? o.cache_bytes : 0) {}
+        cache(frozen || o.keep_mapped || !source->cheap() ? o.cache_bytes : 0) {}
 
   std::vector<at::Tensor> compute(const std::vector<Tensor> &raw) {
     std::vector<at::Tensor> values;

@@ -29,6 +29,7 @@ Rows select(const Rows &rows, const std::vector<std::int64_t> &places);
 struct FeatureOptions {
   std::int64_t cache_bytes = 0; // memory for results of the frozen layers; 0: recomputed in each pass
   std::int64_t chunk = 0;       // records at a time through the frozen layers; 0: by their size
+  bool keep_mapped = false;     // caches also what a cheap() source could give again
 };
 
 struct FeatureCounters {

@@ -39,74 +39,99 @@ void check_data(const Partition &parts, std::size_t records, const TrainOptions 
                 ", none falls into the validation share; raise it, or give 0 for no validation");
 }
 
+/// The columns of the rows that a seat takes.
+Rows columns_of(const Rows &rows, const std::vector<std::size_t> &columns) {
+  Rows chosen = rows;
+  chosen.values.clear();
+  for (const std::size_t column : columns) chosen.values.push_back(rows.values.at(column));
+  return chosen;
+}
+
+/// A seat that is still taken.
+struct Active {
+  std::size_t index; // in the caller's list
+  Seat seat;
+  EpochLoss loss;
+  std::optional<Evaluation> validation;
+  double seconds = 0; // in this epoch
+  bool failed = false;
+
+  bool done() const { return failed || seat.trainer->finished() || seat.trainer->epoch() >= seat.until; }
+};
+
 /// One epoch's run over trainers that are not finished.
 class Epoch {
 public:
-  Epoch(Features &features, const std::vector<Trainer *> &trainers, const EpochDone &done,
-        const Progress &progress)
-      : features_(features), done_(done), progress_(progress), options_(trainers.front()->options()) {
-    for (std::size_t i = 0; i < trainers.size(); ++i)
-      if (!trainers[i]->finished()) active_.push_back({i, trainers[i], {}, {}, 0});
+  Epoch(Features &features, std::vector<Active> &active, const FitEvents &events)
+      : features_(features), active_(active), events_(events),
+        options_(active.front().seat.trainer->options()) {
+    for (Active &item : active_) item.seconds = 0;
   }
-
-  bool empty() const { return active_.empty(); }
 
   void run() {
     const Stopwatch watch;
     const FeatureCounters before = features_.counters();
     train();
-    for (Active &item : active_) {
-      const Stopwatch step;
-      item.loss = item.trainer->end_epoch();
-      item.seconds += step.seconds();
-    }
+    each([](Active &item) { item.loss = item.seat.trainer->end_epoch(); });
     validate();
     const FeatureCounters after = features_.counters();
-    for (Active &item : active_) {
+    each([&](Active &item) {
       EpochResult result;
-      result.epoch = item.trainer->epoch();
+      result.epoch = item.seat.trainer->epoch();
       result.train = item.loss;
       result.validation = item.validation;
-      result.best = item.trainer->judge(item.validation);
+      result.best = item.seat.trainer->judge(item.validation);
       result.seconds = watch.seconds();
       result.waited = after.waited - before.waited;
       result.frozen_seconds = after.frozen_seconds - before.frozen_seconds;
       result.train_seconds = item.seconds;
       if (arrived_) result.arrival_work = arrival_work_;
       result.records = static_cast<std::int64_t>(parts_.training.size() + parts_.validation.size());
-      done_(item.index, result);
-    }
+      results_.emplace_back(item.index, std::move(result));
+    });
+    for (const auto &[index, result] : results_) events_.done(index, result);
   }
 
 private:
-  struct Active {
-    std::size_t index;
-    Trainer *trainer;
-    EpochLoss loss;
-    std::optional<Evaluation> validation;
-    double seconds;
-  };
+  /// Work of each trainer that has not failed; one that fails now is the caller's to judge.
+  template <typename Work> void each(const Work &work) {
+    for (Active &item : active_) {
+      if (item.failed) continue;
+      const Stopwatch step;
+      try {
+        work(item);
+      } catch (...) {
+        if (!events_.failed || !events_.failed(item.index, std::current_exception())) throw;
+        item.failed = true;
+      }
+      item.seconds += step.seconds();
+    }
+  }
+
+  bool all_failed() const {
+    return std::all_of(active_.begin(), active_.end(), [](const Active &item) { return item.failed; });
+  }
 
   void train() {
-    const std::int64_t epoch = active_.front().trainer->epoch();
+    const std::int64_t epoch = active_.front().seat.trainer->epoch();
     const bool counts = std::any_of(active_.begin(), active_.end(),
-                                    [](const Active &item) { return item.trainer->needs_counts(); });
+                                    [](const Active &item) { return item.seat.trainer->needs_counts(); });
     if (!features_.complete() && (epoch > 0 || counts)) features_.drain();
     const bool arriving = !features_.complete();
     const double frozen = features_.counters().frozen_seconds;
     if (!arriving) divide();
     if (counts)
-      for (const Active &item : active_) item.trainer->set_counts(parts_.training_counts);
+      for (const Active &item : active_) item.seat.trainer->set_counts(parts_.training_counts);
     const auto pass = arriving ? features_.arrive() : features_.pass(order(epoch));
     while (const std::optional<Rows> rows = pass->next()) {
-      if (progress_) progress_(rows->size());
+      if (events_.progress) events_.progress(rows->size());
       const Rows chosen = arriving ? training_rows(*rows, options_) : *rows;
       if (chosen.size() == 0) continue;
-      for (Active &item : active_) {
-        const Stopwatch step;
-        item.trainer->feed(chosen);
-        item.seconds += step.seconds();
-      }
+      each([&](Active &item) {
+        const std::vector<std::size_t> &columns = item.seat.columns;
+        item.seat.trainer->feed(columns.empty() ? chosen : columns_of(chosen, columns));
+      });
+      if (all_failed() && !arriving) return;
     }
     if (arriving) divide();
     arrived_ = arriving;
@@ -120,29 +145,28 @@ private:
   }
 
   void divide() {
-    parts_ = partition(features_, active_.front().trainer->classes(), options_);
+    parts_ = partition(features_, active_.front().seat.trainer->classes(), options_);
     check_data(parts_, features_.records().size(), options_);
   }
 
   void validate() {
-    if (parts_.validation.empty()) return;
-    for (Active &item : active_) item.validation.emplace(item.trainer->classes());
+    if (parts_.validation.empty() || all_failed()) return;
+    for (Active &item : active_) item.validation.emplace(item.seat.trainer->classes());
     const auto pass = features_.pass(parts_.validation);
     while (const std::optional<Rows> rows = pass->next()) {
-      if (progress_ && !arrived_) progress_(rows->size());
-      for (Active &item : active_) {
-        const Stopwatch step;
-        item.trainer->evaluate(*rows, *item.validation);
-        item.seconds += step.seconds();
-      }
+      if (events_.progress && !arrived_) events_.progress(rows->size());
+      each([&](Active &item) {
+        const std::vector<std::size_t> &columns = item.seat.columns;
+        item.seat.trainer->evaluate(columns.empty() ? *rows : columns_of(*rows, columns), *item.validation);
+      });
     }
   }
 
   Features &features_;
-  const EpochDone &done_;
-  const Progress &progress_;
+  std::vector<Active> &active_;
+  const FitEvents &events_;
   const TrainOptions &options_;
-  std::vector<Active> active_;
+  std::vector<std::pair<std::size_t, EpochResult>> results_;
   Partition parts_;
   bool arrived_ = false;    // in this epoch, validation records and all
   double arrival_work_ = 0; // seconds of the training pass in layers and steps
@@ -164,21 +188,33 @@ Partition partition(const Features &features, std::int64_t classes, const TrainO
   return parts;
 }
 
+void fit(Features &features, std::vector<Seat> seats, const FitEvents &events) {
+  std::vector<Active> active;
+  for (std::size_t i = 0; i < seats.size(); ++i) {
+    const Trainer &first = *seats.front().trainer, &other = *seats[i].trainer;
+    if (other.options().seed != first.options().seed ||
+        other.options().validation != first.options().validation || other.epoch() != first.epoch() ||
+        other.classes() != first.classes())
+      throw Error("internal error: trainers of one pass differ in seed, validation share, classes or epoch");
+    active.push_back({i, std::move(seats[i]), {}, {}});
+  }
+  for (;;) {
+    active.erase(std::remove_if(active.begin(), active.end(), [](const Active &item) { return item.done(); }),
+                 active.end());
+    if (active.empty()) return;
+    Epoch(features, active, events).run();
+  }
+}
+
 void fit(Features &features, const std::vector<Trainer *> &trainers, const EpochDone &done,
          const Progress &progress) {
-  for (const Trainer *trainer : trainers) {
-    const Trainer &first = *trainers.front();
-    if (trainer->options().seed != first.options().seed ||
-        trainer->options().validation != first.options().validation || trainer->epoch() != first.epoch() ||
-        trainer->classes() != first.classes())
-      throw Error("internal error: trainers of one pass differ in seed, validation share, classes or epoch");
+  std::vector<Seat> seats;
+  for (Trainer *trainer : trainers) {
+    Seat seat;
+    seat.trainer = trainer;
+    seats.push_back(std::move(seat));
   }
-  if (trainers.empty()) return;
-  for (;;) {
-    Epoch epoch(features, trainers, done, progress);
-    if (epoch.empty()) return;
-    epoch.run();
-  }
+  fit(features, std::move(seats), {done, {}, progress});
 }
 
 } // namespace tl::train

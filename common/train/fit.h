@@ -3,7 +3,9 @@
 
 #include "train/trainer.h"
 
+#include <exception>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -33,6 +35,24 @@ using EpochDone = std::function<void(std::size_t trainer, const EpochResult &)>;
 /// `progress` is told of records that went by.
 void fit(Features &features, const std::vector<Trainer *> &trainers, const EpochDone &done,
          const std::function<void(std::int64_t records)> &progress = {});
+
+/// A trainer's place in a pass that several share.
+struct Seat {
+  Trainer *trainer = nullptr;
+  std::vector<std::size_t> columns; // of the rows' values, in the order of its inputs; empty: all
+  std::int64_t until = std::numeric_limits<std::int64_t>::max(); // stops after this epoch, to go on later
+};
+
+struct FitEvents {
+  EpochDone done;
+  /// What one trainer alone threw, and whether the others shall go on without it; if not, or if this is
+  /// empty, fit() throws it. Errors of the features end the work for all.
+  std::function<bool(std::size_t seat, std::exception_ptr error)> failed;
+  std::function<void(std::int64_t records)> progress;
+};
+
+/// The same, in which each trainer reads columns of its own and may fail or stop alone.
+void fit(Features &features, std::vector<Seat> seats, const FitEvents &events);
 
 /// Positions that are trained on and validated, in arrival order.
 struct Partition {

@@ -17,8 +17,9 @@ struct SourceOptions {
   /// Shards that can be read only once (a pipe) are kept in this folder for later passes.
   std::string keep;
   bool force = false; // replaces shards of another kind in `keep`
-  /// A folder of shards arrives in the order of mix(*order, hash_text(id)), in which a dataset does, not
-  /// in its own.
+  /// Records arrive in the order of mix(*order, hash of the content), equal ones by label: names, places
+  /// and earlier runs then change nothing. Otherwise a folder of shards arrives in its own order, and a
+  /// dataset, which must be read once more to know the hashes, in that of mix(seed, hash_text(id)).
   std::optional<std::uint64_t> order;
 };
 
@@ -27,7 +28,13 @@ struct SourceOptions {
 std::unique_ptr<RecordSource> shard_source(std::unique_ptr<shard::ShardSource> shards,
                                            const data::Preprocess &preprocess, const SourceOptions &options);
 
-/// A dataset, prepared here, in the order of mix(seed, hash_text(id)).
+/// The records of `first` with what these folders of shards hold of them beside its values. Records that a
+/// folder lacks are left out. `first` delivers the order; the folders may have any.
+std::unique_ptr<RecordSource> joined_source(std::unique_ptr<RecordSource> first,
+                                            const std::vector<std::string> &folders,
+                                            const data::Preprocess &preprocess);
+
+/// A dataset, prepared here.
 std::unique_ptr<RecordSource> dataset_source(data::Dataset dataset, const data::Preprocess &preprocess,
                                              std::uint64_t seed, const SourceOptions &options);
 

@@ -142,6 +142,83 @@ TEST_CASE("several trainers in one pass give what each gives alone") {
                   Error);
 }
 
+TEST_CASE("one that fails, stops early or pauses leaves the others as they are") {
+  const train::Network network = test::point_network(true);
+  const train::Chunk chunk = Points{43}.all();
+  std::vector<TrainOptions> candidates(4, options());
+  candidates[0].optimizer = train::OptimizerKind::sgd;
+  candidates[0].lr = 1e38;
+  candidates[1].lr = 0.5; // does not get better for long
+  candidates[1].patience = 1;
+  candidates[1].epochs = 12;
+  candidates[2].batch = 8;
+  candidates[2].epochs = 6;
+  std::vector<std::unique_ptr<Trainer>> trainers;
+  std::vector<train::Seat> seats(4);
+  for (std::size_t i = 0; i < 4; ++i) {
+    trainers.push_back(std::make_unique<Trainer>(network.model, network.start, 3, candidates[i]));
+    seats[i].trainer = trainers.back().get();
+  }
+  seats[3].until = 2;
+  std::vector<Losses> together(4);
+  std::vector<std::size_t> broken;
+  train::FitEvents events;
+  events.done = [&](std::size_t seat, const train::EpochResult &result) {
+    together[seat].push_back(result.train.loss);
+    together[seat].push_back(result.validation->loss());
+  };
+  events.failed = [&](std::size_t seat, std::exception_ptr error) {
+    CHECK_THROWS_AS(std::rethrow_exception(error), train::NotFinite);
+    broken.push_back(seat);
+    return true;
+  };
+  Features features = points(network, chunk);
+  train::fit(features, seats, events);
+  CHECK(broken == std::vector<std::size_t>{0});
+  CHECK(together[0].empty());
+  CHECK(trainers[1]->out_of_patience());
+  CHECK(trainers[1]->epoch() < 6);
+  for (const std::size_t i : {1, 2})
+    CHECK(test::largest_difference(together[i], losses(network, chunk, candidates[i])) < 1e-6);
+  CHECK(trainers[3]->epoch() == 2);
+  seats[3].until = 4;                       // and goes on as if it had not paused
+  train::fit(features, {seats[3]}, events); // which is seat 0 of this pass
+  together[3].insert(together[3].end(), together[0].begin(), together[0].end());
+  CHECK(test::largest_difference(together[3], losses(network, chunk, candidates[3])) < 1e-6);
+
+  events.failed = [](std::size_t, std::exception_ptr) { return false; };
+  Trainer again(network.model, network.start, 3, candidates[0]);
+  seats[0].trainer = &again;
+  CHECK_THROWS_AS(train::fit(features, {seats[0]}, events), train::NotFinite);
+}
+
+TEST_CASE("trainers of one pass may read different columns of its rows") {
+  const train::Network network = test::point_network(false);
+  train::Chunk both = Points{43}.all();
+  const train::Chunk first = both;
+  train::Chunk second = Points{43, 3, 4, 0.7, 9}.all();
+  second.records = both.records;
+  both.values.push_back(second.values[0]);
+  std::vector<std::unique_ptr<Trainer>> trainers;
+  std::vector<train::Seat> seats(2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    trainers.push_back(std::make_unique<Trainer>(network.model, network.start, 3, options()));
+    seats[i].trainer = trainers.back().get();
+    seats[i].columns = {i};
+  }
+  std::vector<Losses> together(2);
+  train::FitEvents events;
+  events.done = [&](std::size_t seat, const train::EpochResult &result) {
+    together[seat].push_back(result.train.loss);
+    together[seat].push_back(result.validation->loss());
+  };
+  Features features(std::make_unique<MemorySource>(both, 3), nullptr, 3, {1 << 20, 0});
+  train::fit(features, seats, events);
+  CHECK(test::largest_difference(together[0], losses(network, first, options())) < 1e-6);
+  CHECK(test::largest_difference(together[1], losses(network, second, options())) < 1e-6);
+  CHECK(test::largest_difference(together[0], together[1]) > 1e-3);
+}
+
 TEST_CASE("a resumed training has the losses of one that ran through") {
   const train::Network network = test::point_network(true);
   const train::Chunk chunk = Points{43}.all();

@@ -298,3 +298,64 @@ TEST_CASE("pictures of several sizes need one size to become") {
                                           data::parse_preprocess("raw"), options);
   CHECK_THROWS_AS(take(*source, 10), Error);
 }
+
+TEST_CASE("folders are joined by record, whatever the order and the gaps of each") {
+  const TempFolder folder;
+  const Chunk all = Points{31}.all();
+  Chunk other = Points{31, 3, 4, 0.7, 9}.all();
+  other.records = all.records;
+  const auto write = [&](const std::string &name, const Chunk &chunk,
+                         const std::vector<std::int64_t> &places) {
+    shard::ShardMeta meta = points_meta(name);
+    shard::SinkOptions small;
+    small.rows_per_shard = 7;
+    shard::FolderSink sink(folder.path(name), meta, small);
+    shard::Shard rows = points_shard(at_places(chunk, places));
+    sink.append(rows);
+    sink.finish(0);
+  };
+  std::vector<std::int64_t> forwards, mixed;
+  for (std::int64_t i = 0; i < 31; ++i) {
+    forwards.push_back(i);
+    if (i != 4 && i != 20) mixed.push_back(i * 12 % 31);
+  }
+  write("fc1", all, forwards);
+  write("fc2", other, mixed);
+  std::vector<std::int64_t> places = forwards; // those that both have, in the first one's order
+  for (std::int64_t i = 0; i < 31; ++i)
+    if (std::find(mixed.begin(), mixed.end(), i) == mixed.end())
+      places.erase(std::find(places.begin(), places.end(), i));
+  REQUIRE(places.size() == 29);
+  const auto source = train::joined_source(
+      train::shard_source(shard::open_shards(folder.path("fc1")), {}, {}), {folder.path("fc2")}, {});
+  CHECK(source->cheap());
+  const auto both = [&](const std::vector<std::int64_t> &wanted, std::int64_t limit) {
+    std::size_t next = 0;
+    while (const std::optional<Chunk> chunk = source->next(limit)) {
+      REQUIRE(chunk->values.size() == 2);
+      for (std::size_t row = 0; row < chunk->records.size(); ++row, ++next) {
+        REQUIRE(next < wanted.size());
+        const auto place = static_cast<std::int64_t>(wanted[next]);
+        CHECK(chunk->records[row].hash == all.records[static_cast<std::size_t>(place)].hash);
+        for (std::size_t v = 0; v < 2; ++v)
+          CHECK(at::equal(model::to_torch(chunk->values[v])[static_cast<std::int64_t>(row)],
+                          model::to_torch((v == 0 ? all : other).values[0])[place]));
+      }
+    }
+    CHECK(next == wanted.size());
+  };
+  both(places, 5);
+  std::vector<std::int64_t> positions, wanted;
+  for (std::int64_t i = 0; i < 29; ++i) positions.push_back(i * 5 % 29);
+  for (const std::int64_t position : positions) wanted.push_back(places[static_cast<std::size_t>(position)]);
+  for (int pass = 0; pass < 2; ++pass) {
+    source->start(positions);
+    both(wanted, 4);
+  }
+  shard::ShardMeta meta = points_meta("fc3");
+  meta.classes = {"a", "b", "other"};
+  shard::FolderSink(folder.path("fc3"), meta).finish(0);
+  CHECK_THROWS_AS(train::joined_source(train::shard_source(shard::open_shards(folder.path("fc1")), {}, {}),
+                                       {folder.path("fc3")}, {}),
+                  FormatError);
+}
