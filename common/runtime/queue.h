@@ -20,7 +20,14 @@ public:
   /// Blocks while full. False once the queue is closed or has failed: the producer should stop.
   /// Throws Interrupted, since the consumer may be stuck in a write that nobody reads.
   bool push(T item) {
+    return push(std::move(item), [](T &, T &) { return false; });
+  }
+
+  /// The same, but the item may join the last one that waits: join(last, item) is true if it did. So a
+  /// consumer that falls behind gets more at a time.
+  template <class Join> bool push(T item, const Join &join) {
     std::unique_lock<std::mutex> lock(mutex_);
+    if (!closed_ && !items_.empty() && join(items_.back(), item)) return true;
     const auto start = Clock::now();
     while (!changed_.wait_for(lock, std::chrono::milliseconds(200),
                               [&] { return items_.size() < capacity_ || closed_; }))

@@ -24,6 +24,34 @@ std::int64_t chunk_rows(std::int64_t bytes_per_row) {
   return std::clamp<std::int64_t>(kChunkBytes / std::max<std::int64_t>(bytes_per_row, 1), 16, 512);
 }
 
+/// Chunks that arrived one after the other and go through the frozen layers together: small batches cost
+/// more, above all in large linear layers, whose weights are read once a batch.
+struct Block {
+  std::vector<Chunk> chunks;
+  std::int64_t rows = 0;
+
+  explicit Block(Chunk &&chunk) : rows(static_cast<std::int64_t>(chunk.records.size())) {
+    chunks.push_back(std::move(chunk));
+  }
+
+  bool join(Block &more, std::int64_t limit) {
+    if (rows + more.rows > limit) return false;
+    std::move(more.chunks.begin(), more.chunks.end(), std::back_inserter(chunks));
+    rows += more.rows;
+    return true;
+  }
+
+  std::vector<at::Tensor> values() const {
+    std::vector<at::Tensor> values;
+    for (std::size_t v = 0; v < chunks.at(0).values.size(); ++v) {
+      std::vector<at::Tensor> parts;
+      for (const Chunk &chunk : chunks) parts.push_back(model::to_torch(chunk.values[v]));
+      values.push_back(parts.size() == 1 ? parts[0] : at::cat(parts));
+    }
+    return values;
+  }
+};
+
 std::vector<at::Tensor> narrow(const std::vector<at::Tensor> &values, std::int64_t begin, std::int64_t rows) {
   std::vector<at::Tensor> part;
   for (const at::Tensor &value : values) part.push_back(value.narrow(0, begin, rows));
@@ -59,9 +87,8 @@ struct Features::State {
       : source(std::move(s)), frozen(std::move(f)), classes(c), options(o),
         cache(frozen || o.keep_mapped || !source->cheap() ? o.cache_bytes : 0) {}
 
-  std::vector<at::Tensor> compute(const std::vector<Tensor> &raw) {
-    std::vector<at::Tensor> values;
-    for (const Tensor &tensor : raw) values.push_back(model::to_torch(tensor));
+  std::vector<at::Tensor> compute(const Block &block) {
+    std::vector<at::Tensor> values = block.values();
     if (frozen) {
       const Stopwatch watch;
       values = frozen->run(values);
@@ -74,23 +101,28 @@ struct Features::State {
 
   /// Adds arrived records and returns their rows; without values if they are needed neither now nor
   /// in the cache.
-  Rows admit(const Chunk &chunk, bool use) {
+  Rows admit(const Block &block, bool use) {
     Rows rows;
-    for (const RecordInfo &record : chunk.records) {
-      if (record.label < 0)
-        throw Error(cli::printable(record.id) + ": has no label; training needs one for every record");
-      if (record.label >= classes)
-        throw FormatError(cli::printable(record.id) + ": label " + std::to_string(record.label) +
-                          " is outside the " + std::to_string(classes) + " classes");
-      rows.positions.push_back(static_cast<std::int64_t>(records.size()));
-      records.push_back(record);
-    }
+    for (const Chunk &chunk : block.chunks)
+      for (const RecordInfo &record : chunk.records) {
+        check_label(record);
+        rows.positions.push_back(static_cast<std::int64_t>(records.size()));
+        records.push_back(record);
+      }
     if (use || cache.open() || feature_bytes == 0) {
-      rows.values = compute(chunk.values);
+      rows.values = compute(block);
       cache.append(rows.values);
     }
     label(rows);
     return rows;
+  }
+
+  void check_label(const RecordInfo &record) const {
+    if (record.label < 0)
+      throw Error(cli::printable(record.id) + ": has no label; training needs one for every record");
+    if (record.label >= classes)
+      throw FormatError(cli::printable(record.id) + ": label " + std::to_string(record.label) +
+                        " is outside the " + std::to_string(classes) + " classes");
   }
 
   /// Fills in what follows from the positions.
@@ -112,7 +144,7 @@ struct Features::Pass::State {
   std::vector<std::int64_t> positions; // of a later pass
   std::size_t done = 0;                // of them
   std::vector<at::Tensor> computed;    // rows from the source that have not been handed out
-  BoundedQueue<Chunk> queue{kReadAhead};
+  BoundedQueue<Block> queue{kReadAhead};
   std::atomic<bool> cancelled{false};
   std::thread reader;
 
@@ -147,7 +179,9 @@ struct Features::Pass::State {
           for (const Tensor &value : chunk->values) bytes += static_cast<std::int64_t>(value.bytes());
           limit = chunk_rows(bytes / std::max<std::int64_t>(value_rows(*chunk), 1));
         }
-        if (!queue.push(std::move(*chunk))) return;
+        if (!queue.push(Block(std::move(*chunk)),
+                        [&](Block &last, Block &more) { return last.join(more, limit); }))
+          return;
       }
       queue.close();
     } catch (...) {
@@ -162,9 +196,9 @@ struct Features::Pass::State {
   /// The next rows of the records that are not cached, in order.
   std::vector<at::Tensor> take(std::int64_t rows) {
     while (computed.empty() || computed[0].size(0) < rows) {
-      const std::optional<Chunk> chunk = queue.pop();
-      if (!chunk) throw Error("a source of features delivered fewer records than before; was it changed?");
-      std::vector<at::Tensor> more = owner.compute(chunk->values);
+      const std::optional<Block> block = queue.pop();
+      if (!block) throw Error("a source of features delivered fewer records than before; was it changed?");
+      std::vector<at::Tensor> more = owner.compute(*block);
       if (!computed.empty() && computed[0].size(0) > 0)
         for (std::size_t v = 0; v < more.size(); ++v) more[v] = at::cat({computed[v], more[v]});
       computed = std::move(more);
@@ -175,8 +209,8 @@ struct Features::Pass::State {
   }
 
   std::optional<Rows> arrive() {
-    const std::optional<Chunk> chunk = queue.pop();
-    if (chunk) return owner.admit(*chunk, use);
+    const std::optional<Block> block = queue.pop();
+    if (block) return owner.admit(*block, use);
     owner.complete = true;
     return std::nullopt;
   }
