@@ -42,6 +42,7 @@ struct Arguments {
   std::int64_t batch = 0, rows_per_shard = 1024;
   std::uint64_t seed = 0;
   std::size_t threads = 0;
+  std::optional<tl::shard::Partition> part;
   bool seed_given = false, keep_going = false, force = false, prune = false;
   tl::data::SourceOptions source;
   std::string root, lease_dir;
@@ -103,6 +104,10 @@ void add_options(CLI::App &app, Arguments &arguments) {
   app.add_option("--rows-per-shard", arguments.rows_per_shard, "At most, in a folder's shard")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
       ->capture_default_str();
+  app.add_option_function<std::string>(
+         "--partition", [&](const std::string &text) { arguments.part = tl::shard::parse_partition(text); },
+         "Only part I of N, while others extract the rest into the same folder")
+      ->type_name("I/N");
   app.add_flag("--prune", arguments.prune, "Remove features that the data set no longer uses");
   app.add_flag("--force", arguments.force, "Replace features of another model, cut or preprocessing");
   app.add_option("--json", arguments.report, "Write a report here")->type_name("FILE");
@@ -166,6 +171,8 @@ void check(const Arguments &arguments) {
     throw tl::UsageError("the features and the report cannot both go to stdout");
   const bool folder = arguments.output != "-" && fs::path(arguments.output).extension() != ".safetensors";
   if (arguments.prune && !folder) throw tl::UsageError("--prune is for a folder of shards");
+  if (arguments.part && (arguments.prune || arguments.force))
+    throw tl::UsageError("--force and --prune are for the whole folder; leave out --partition");
   // The next run would take the shards for records.
   if (lies_inside(arguments.output, arguments.dataset))
     throw tl::UsageError(arguments.output + ": is inside the data set " + arguments.dataset +
@@ -229,20 +236,26 @@ tl::extract::ExtractReport run(const Arguments &arguments, const std::optional<t
   tl::shard::SinkOptions sink_options;
   sink_options.rows_per_shard = arguments.rows_per_shard;
   sink_options.force = arguments.force;
-  sink_options.expected = static_cast<std::int64_t>(dataset.records().size());
+  tl::extract::ExtractOptions options;
+  options.shuffle = arguments.order.empty() ? plan && plan->shuffle : arguments.order == "shuffled";
+  options.seed = arguments.seed;
+  options.part = arguments.part;
+  std::size_t records = dataset.records().size();
+  if (arguments.part) {
+    sink_options.part = tl::data::part_of(dataset, *arguments.part, options.shuffle, options.seed);
+    records = tl::data::only_part(dataset, tl::data::record_order(dataset, false, 0), *arguments.part).size();
+  }
+  sink_options.expected = static_cast<std::int64_t>(records);
   const auto sink = tl::shard::create_sink(arguments.output, meta, sink_options);
   for (const std::string &note : sink->notes()) tl::cli::warn(note);
 
-  tl::extract::ExtractOptions options;
   options.batch = arguments.batch ? arguments.batch : plan ? plan->batch : 32;
   options.threads = arguments.threads;
   options.keep_going = arguments.keep_going;
-  options.shuffle = arguments.order.empty() ? plan && plan->shuffle : arguments.order == "shuffled";
-  options.seed = arguments.seed;
   if (lease)
     fit(*lease, dataset, prefix, {arguments.least_batch, 0, 0, 0, arguments.output, sink_options}, options);
-  tl::cli::Progress progress("extracting", dataset.records().size());
-  options.progress = [&](std::size_t records) { progress.advance(records); };
+  tl::cli::Progress progress("extracting", records);
+  options.progress = [&](std::size_t advanced) { progress.advance(advanced); };
   return tl::extract::extract(dataset, prefix, *sink, options);
 }
 

@@ -261,6 +261,11 @@ DType Dataset::row_dtype() const { return state_->listing.table.dtype; }
 std::int64_t Dataset::hidden() const { return state_->listing.hidden; }
 const std::vector<std::string> &Dataset::notes() const { return state_->listing.notes; }
 
+std::optional<FileState> Dataset::state(std::size_t index) const {
+  const Listing &listing = state_->listing;
+  return listing.files ? listing.files->state(listing.records.at(index).id) : std::nullopt;
+}
+
 std::size_t Dataset::reads_in_flight() const {
   return state_->listing.files ? state_->listing.files->reads_in_flight() : 1;
 }
@@ -289,6 +294,24 @@ std::vector<std::uint32_t> record_order(const Dataset &dataset, bool shuffle, st
   std::sort(order.begin(), order.end(),
             [&](std::uint32_t a, std::uint32_t b) { return keys[a] != keys[b] ? keys[a] < keys[b] : a < b; });
   return order;
+}
+
+shard::PartOf part_of(const Dataset &dataset, const shard::Partition &partition, bool shuffle,
+                      std::uint64_t seed) {
+  Hasher hasher;
+  hasher.add("tl-listing 1").add(static_cast<std::int64_t>(dataset.classes().size()));
+  for (const std::string &name : dataset.classes()) hasher.add(name);
+  for (const Record &record : dataset.records()) hasher.add(record.id).add(record.label);
+  return {partition, shuffle, shuffle ? seed : 0, hasher.digest(),
+          static_cast<std::int64_t>(dataset.records().size())};
+}
+
+std::vector<std::uint32_t> only_part(const Dataset &dataset, const std::vector<std::uint32_t> &order,
+                                     const shard::Partition &partition) {
+  std::vector<std::uint32_t> part;
+  for (const std::uint32_t index : order)
+    if (partition.holds(dataset.records()[index].id)) part.push_back(index);
+  return part;
 }
 
 } // namespace tl::data

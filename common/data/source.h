@@ -3,11 +3,14 @@
 #pragma once
 
 #include "data/prepare.h"
+#include "runtime/file_state.h"
 #include "runtime/hash.h"
 #include "runtime/tensor.h"
+#include "shard/partition.h"
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -72,6 +75,10 @@ public:
   /// What a user should know, one line each: "3 hidden names ignored", ...
   const std::vector<std::string> &notes() const;
 
+  /// Of the file that records()[index] is; nothing for other records, and when the file is not there. While
+  /// it is the same, so is the record.
+  std::optional<FileState> state(std::size_t index) const;
+
   /// Calls of read() that are worth having on their way at once, because each mostly waits; 1 where it
   /// does not.
   std::size_t reads_in_flight() const;
@@ -89,5 +96,12 @@ private:
 
 /// Record indexes in listing order, or by mix(seed, hash_text(id)).
 std::vector<std::uint32_t> record_order(const Dataset &dataset, bool shuffle, std::uint64_t seed);
+
+/// One part of the data set for one of several writers, who put records in the order of record_order().
+shard::PartOf part_of(const Dataset &dataset, const shard::Partition &partition, bool shuffle,
+                      std::uint64_t seed);
+/// Of these indexes, those of the part.
+std::vector<std::uint32_t> only_part(const Dataset &dataset, const std::vector<std::uint32_t> &order,
+                                     const shard::Partition &partition);
 
 } // namespace tl::data

@@ -31,6 +31,12 @@ shard::Member member_of(const data::Dataset &dataset, std::uint32_t index, const
   return {hash, record.label, index, record.id};
 }
 
+/// The records to extract, in their order.
+std::vector<std::uint32_t> records_of(const data::Dataset &dataset, const ExtractOptions &options) {
+  std::vector<std::uint32_t> order = data::record_order(dataset, options.shuffle, options.seed);
+  return options.part ? data::only_part(dataset, order, *options.part) : order;
+}
+
 /// First row of a float tensor that holds an infinity or not a number, at or after `row`; -1: none.
 std::int64_t find_unsound(const Tensor &value, std::int64_t row) {
   if (value.dtype != DType::f32) return -1;
@@ -112,8 +118,7 @@ public:
   Extraction(const data::Dataset &dataset, const Prefix &prefix, shard::ShardSink &sink,
              const ExtractOptions &options)
       : dataset_(dataset), prefix_(prefix), sink_(sink), options_(options),
-        order_(data::record_order(dataset, options.shuffle, options.seed)),
-        loader_(dataset, order_, prefix.preprocess(), loader_options()),
+        order_(records_of(dataset, options)), loader_(dataset, order_, prefix.preprocess(), loader_options()),
         writer_([&sink](Item &item) { write(item, sink); }) {
     const shard::ShardMeta &meta = prefix.meta(), &computed = prefix.computed();
     if (meta.codec == computed.codec && !meta.zstd) return; // nothing to do
@@ -157,6 +162,7 @@ private:
     result.batch = static_cast<std::size_t>(options_.batch);
     result.threads = threads();
     result.on_error = options_.keep_going ? data::OnError::skip : data::OnError::fail;
+    result.hashes = options_.hashes;
     result.wanted = [this](std::uint32_t index, const Digest &hash) {
       if (!sink_.has(hash)) return true;
       const std::lock_guard<std::mutex> guard(mutex_);

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 namespace tl::extract {
 
@@ -19,6 +20,8 @@ struct ExtractOptions {
   bool keep_going = false; // damaged records are skipped and named, instead of ending the work
   bool shuffle = false;    // in the order of mix(seed, hash_text(id)), else in listing order
   std::uint64_t seed = 0;
+  std::optional<shard::Partition> part; // only these records; others extract the rest
+  data::HashCache *hashes = nullptr;    // knows records without reading them; may be null
   /// Called from the calling thread before each batch: how many records it is to have, where `batch` is only
   /// the first one's. May be empty.
   std::function<std::int64_t()> adapt;
@@ -27,7 +30,8 @@ struct ExtractOptions {
 };
 
 /// Extracts every record of the data set into `sink`, which was made for prefix.meta() with the data
-/// set's classes. Records whose content the sink has are read, but neither decoded nor computed.
+/// set's classes. Records whose content the sink has are neither decoded nor computed,
+/// and are read only to be hashed, unless options.hashes knows them.
 /// Nothing is handed to the sink before the first batch was computed and found sound. A feature
 /// that is not finite makes its record a damaged one. On an error or a signal, what was handed over
 /// stays with the sink, which is told through fail(). Throws Error naming the record, Interrupted,

@@ -32,6 +32,18 @@ std::string rounded(double value) {
   return text;
 }
 
+std::string summary(const shard::PartReport &part) {
+  if (part.missing.empty())
+    return "all " + std::to_string(part.partition.count) +
+           " parts are there: " + count(part.records, "records, ") + count(part.skipped, "skipped");
+  constexpr std::size_t kNamed = 8;
+  std::string names;
+  for (std::size_t i = 0; i < std::min(part.missing.size(), kNamed); ++i)
+    names += (i ? ", " : "") + shard::Partition{part.missing[i], part.partition.count}.text();
+  if (part.missing.size() > kNamed) names += ", ...";
+  return "part " + part.partition.text() + " is there; still to come: " + names;
+}
+
 } // namespace
 
 const std::string &ExtractReport::bottleneck() const {
@@ -69,6 +81,12 @@ json::Value to_json(const ExtractReport &report, const std::string &dataset, con
                         {"seconds", report.seconds},
                         {"bottleneck", report.bottleneck()},
                         {"stages", shard::to_json({report.seconds, report.stages})["stages"]}};
+  if (const auto &part = report.sink.part)
+    result["part"] = {{"index", part->partition.index},
+                      {"count", part->partition.count},
+                      {"missing", part->missing},
+                      {"records", part->records},
+                      {"skipped", part->skipped}};
   if (const auto &changes = report.sink.changes)
     result["changes"] = {{"added", changes->added},           {"changed", changes->changed},
                          {"relabelled", changes->relabelled}, {"renamed", changes->renamed},
@@ -81,6 +99,7 @@ std::vector<std::string> summary(const ExtractReport &report) {
   lines.push_back(count(report.inputs, "records: ") + count(report.computed, "computed, ") +
                   count(report.kept, "kept, ") +
                   count(static_cast<std::int64_t>(report.skipped.size()), "skipped"));
+  if (const auto &part = report.sink.part) lines.push_back(summary(*part));
   if (const auto &changes = report.sink.changes)
     lines.push_back("against the last run: added " + std::to_string(changes->added) + ", changed " +
                     std::to_string(changes->changed) + ", relabelled " + std::to_string(changes->relabelled) +

@@ -5,8 +5,13 @@
 // Crash safety: shards and index appear whole or not at all, and the index is replaced last. The
 // lock file (.lock) holds the writer's pid while it works; if the first extraction into a folder
 // died, readers find the pid and no index, and refuse the folder as unfinished.
+//
+// Several writers may share the work, each on its part of the data set (partition.h). Their shards have
+// different numbers, each has a lock and an index of its own, and whoever finishes last puts the indexes
+// together.
 #pragma once
 
+#include "shard/partition.h"
 #include "shard/sink.h"
 
 namespace tl::shard {
@@ -23,6 +28,7 @@ struct FolderIndex {
   ShardMeta meta; // with the current classes
   std::int64_t skipped = 0;
   std::vector<IndexEntry> entries; // in reading order
+  std::optional<PartOf> part;      // these are the records of one part only
 };
 
 class FolderFiles; // folder_files.h
@@ -31,6 +37,8 @@ void write_index(FolderFiles &folder, const FolderIndex &index);
 /// Nothing when the folder has no index. Throws FormatError if it is damaged.
 std::optional<FolderIndex> read_index(const FolderFiles &folder);
 std::optional<FolderIndex> read_index(const std::string &folder);
+/// The index of one part.
+std::optional<FolderIndex> read_index(const FolderFiles &folder, const Partition &part);
 
 /// Compares two states of a data set. Classes are compared by name, whatever their numbers.
 Changes compare(const FolderIndex &before, const FolderIndex &after);
@@ -38,9 +46,9 @@ Changes compare(const FolderIndex &before, const FolderIndex &after);
 class FolderSink : public ShardSink {
 public:
   /// Creates the folder; takes its lock, or throws Error naming the process that holds it; removes
-  /// temporary files of dead writers; verifies every shard, removes the damaged ones and says so in
-  /// notes(). Throws Error if the folder's shards have another key (unless options.force, which
-  /// removes them), NewerVersion if newer tools wrote them.
+  /// temporary files of dead writers; verifies every shard that options.trusted does not vouch for, removes
+  /// the damaged ones and says so in notes(). Throws Error if the folder's shards have another key (unless
+  /// options.force, which removes them), NewerVersion if newer tools wrote them.
   FolderSink(const std::string &folder, ShardMeta meta, const SinkOptions &options = {});
   ~FolderSink() override;
 

@@ -19,7 +19,16 @@ namespace fs = std::filesystem;
 namespace {
 constexpr std::string_view kPrefix = "shard-";
 constexpr std::string_view kSuffix = ".safetensors";
-constexpr const char *kLockName = ".lock";
+constexpr std::string_view kPartIndex = "index-";
+constexpr std::string_view kPartLock = ".lock-";
+
+std::optional<Partition> part_between(std::string_view name, std::string_view prefix,
+                                      std::string_view suffix) {
+  if (name.size() <= prefix.size() + suffix.size() || name.substr(0, prefix.size()) != prefix ||
+      name.substr(name.size() - suffix.size()) != suffix)
+    return std::nullopt;
+  return partition_from_name(name.substr(prefix.size(), name.size() - prefix.size() - suffix.size()));
+}
 
 template <class Visit> void for_each_name(const std::string &folder, const Visit &visit) {
   std::error_code failed;
@@ -37,15 +46,62 @@ std::string pid_in(int fd) {
   return pid;
 }
 
-void remove_leftovers(const std::string &folder) {
+/// What writers left half-written, which may have been of any part, or of `part` only.
+void remove_leftovers(const std::string &folder, const std::optional<Partition> &part = {}) {
   // AtomicFile's names: a dot, the final name, a dot and six letters.
   constexpr std::size_t kRandom = 7;
   for_each_name(folder, [&](const std::string &name) {
     if (name.size() <= 1 + kRandom || name[0] != '.' || name[name.size() - kRandom] != '.') return;
     const std::string target = name.substr(1, name.size() - 1 - kRandom);
-    if (shard_number(target) >= 0 || target == kIndexName) ::unlink((fs::path(folder) / name).c_str());
+    const std::int64_t number = shard_number(target);
+    const std::optional<Partition> owner = part_of_index(target);
+    const bool ours = part ? owner == part || (number >= 0 && number % part->count == part->index - 1)
+                           : owner || number >= 0 || target == kIndexName;
+    if (ours) ::unlink((fs::path(folder) / name).c_str());
   });
 }
+
+/// True if nobody could hold the lock of that name alone.
+bool is_held(const std::string &path) {
+  const cli::Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  return file.valid() && flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
+[[noreturn]] void refuse_writer(const std::string &folder, const std::string &pid) {
+  throw Error(folder + ": " + (pid.empty() ? "another process" : "process " + cli::printable(pid)) +
+              " is writing here; wait for it, or give another folder");
+}
+
+/// A share in the lock of the whole, and the lock of a part.
+class PartLock final : public WriterLock {
+public:
+  PartLock(const std::string &folder, const Partition &part)
+      : whole_(share(folder)), part_(folder, part_lock_name(part)) {
+    // Whoever comes second sees the first, since both have locked their own by now.
+    for_each_name(folder, [&](const std::string &name) {
+      const std::optional<Partition> other = part_of_lock(name);
+      if (other && other->count != part.count && is_held((fs::path(folder) / name).string()))
+        throw Error(folder + ": another process is writing part " + other->text() + " here, so part " +
+                    part.text() + " must wait");
+    });
+  }
+  const std::string &predecessor() const override { return part_.predecessor(); }
+  void started() override { part_.started(); }
+  void finished() override { part_.finished(); }
+
+private:
+  static cli::Descriptor share(const std::string &folder) {
+    const std::string path = (fs::path(folder) / kLockName).string();
+    cli::Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+    if (!file.valid()) throw SystemError("open " + path, errno);
+    if (flock(file.get(), LOCK_SH | LOCK_NB) == 0) return file;
+    if (errno != EWOULDBLOCK) throw SystemError("lock " + path, errno);
+    refuse_writer(folder, pid_in(file.get()));
+  }
+
+  cli::Descriptor whole_;
+  FolderLock part_;
+};
 
 class LocalFolder final : public FolderFiles {
 public:
@@ -86,16 +142,35 @@ public:
     return file.valid() ? pid_in(file.get()) : "";
   }
 
+  std::vector<std::string> names(const std::string &prefix) const override {
+    std::vector<std::string> found;
+    for_each_name(path(""), [&](const std::string &name) {
+      if (name.compare(0, prefix.size(), prefix) == 0) found.push_back(name);
+    });
+    return found;
+  }
+
   std::unique_ptr<WriterLock> lock() override {
-    std::error_code failed;
-    fs::create_directories(folder_, failed);
-    if (failed) throw SystemError("create folder " + path(""), failed.value());
+    make_folder();
     auto lock = std::make_unique<FolderLock>(path(""));
     remove_leftovers(path(""));
     return lock;
   }
 
+  std::unique_ptr<WriterLock> lock_part(const Partition &part) override {
+    make_folder();
+    auto lock = std::make_unique<PartLock>(path(""), part);
+    remove_leftovers(path(""), part);
+    return lock;
+  }
+
 private:
+  void make_folder() const {
+    std::error_code failed;
+    fs::create_directories(folder_, failed);
+    if (failed) throw SystemError("create folder " + path(""), failed.value());
+  }
+
   fs::path folder_;
 };
 
@@ -117,6 +192,15 @@ std::int64_t shard_number(std::string_view name) {
   return good ? number : -1;
 }
 
+std::string part_index_name(const Partition &part) {
+  return std::string(kPartIndex) + part.name() + std::string(kSuffix);
+}
+std::string part_lock_name(const Partition &part) { return std::string(kPartLock) + part.name(); }
+std::optional<Partition> part_of_index(std::string_view name) {
+  return part_between(name, kPartIndex, kSuffix);
+}
+std::optional<Partition> part_of_lock(std::string_view name) { return part_between(name, kPartLock, ""); }
+
 std::string shard_name(std::int64_t number) {
   char name[48];
   std::snprintf(name, sizeof name, "shard-%06lld.safetensors", static_cast<long long>(number));
@@ -136,14 +220,13 @@ void remove_file(const std::string &path) {
   if (::unlink(path.c_str()) != 0 && errno != ENOENT) throw SystemError("remove " + path, errno);
 }
 
-FolderLock::FolderLock(const std::string &folder) : path_((fs::path(folder) / kLockName).string()) {
+FolderLock::FolderLock(const std::string &folder, const std::string &name)
+    : path_((fs::path(folder) / name).string()) {
   file_ = cli::Descriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
   if (!file_.valid()) throw SystemError("open " + path_, errno);
   if (flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) throw SystemError("lock " + path_, errno);
-    const std::string pid = pid_in(file_.get());
-    throw Error(folder + ": " + (pid.empty() ? "another process" : "process " + cli::printable(pid)) +
-                " is writing here; wait for it, or give another folder");
+    refuse_writer(folder, pid_in(file_.get()));
   }
   predecessor_ = pid_in(file_.get());
   store(std::to_string(getpid()));

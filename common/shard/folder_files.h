@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cli/io.h"
+#include "shard/partition.h"
 #include "shard/safetensors.h"
 
 #include <cstdint>
@@ -10,11 +11,19 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace tl::shard {
 
 std::string shard_name(std::int64_t number); // "shard-000012.safetensors"
 inline constexpr const char *kIndexName = "index.safetensors";
+inline constexpr const char *kLockName = ".lock";
+/// Of the writer of a part: "index-2-of-4.safetensors", ".lock-2-of-4".
+std::string part_index_name(const Partition &part);
+std::string part_lock_name(const Partition &part);
+/// The part whose index, or whose lock, has that name.
+std::optional<Partition> part_of_index(std::string_view name);
+std::optional<Partition> part_of_lock(std::string_view name);
 
 /// By one writer.
 class WriterLock {
@@ -38,6 +47,8 @@ public:
 
   /// The shards' numbers and bytes. Throws SystemError, or as ObjectStore does.
   virtual std::map<std::int64_t, std::uint64_t> shards() const = 0;
+  /// Of all that begin with `prefix`.
+  virtual std::vector<std::string> names(const std::string &prefix) const = 0;
   /// Nothing when there is no such file.
   virtual std::optional<Block> read(const std::string &name) const = 0;
   /// A file that appears whole or not at all. A `fresh` one must not be there yet.
@@ -51,6 +62,9 @@ public:
   /// Makes the folder where needed, and removes what writers that died left half-written. Throws Error
   /// naming the process that holds the lock.
   virtual std::unique_ptr<WriterLock> lock() = 0;
+  /// The same for the writer of a part, beside whom those of the other parts may write, but no writer of the
+  /// whole, and none of a part when there are more or fewer of them.
+  virtual std::unique_ptr<WriterLock> lock_part(const Partition &part) = 0;
 };
 
 /// `folder`: a path, or a URL of an object store.
@@ -71,8 +85,8 @@ void remove_file(const std::string &path);
 /// Exclusive use of a folder by one writer; the system frees it when the process ends in any way.
 class FolderLock : public WriterLock {
 public:
-  /// Throws Error naming the process that holds it.
-  explicit FolderLock(const std::string &folder);
+  /// Throws Error naming the process that holds it. `name`: of the lock's file.
+  explicit FolderLock(const std::string &folder, const std::string &name = kLockName);
   FolderLock(const FolderLock &) = delete;
   FolderLock &operator=(const FolderLock &) = delete;
   /// Leaves the lock file as it was found, unless started() or finished().

@@ -1,6 +1,7 @@
 #include "cli/log.h"
 #include "shard/folder.h"
 #include "shard/folder_files.h"
+#include "shard/parts.h"
 #include "shard/row_buffer.h"
 
 #include <algorithm>
@@ -36,9 +37,11 @@ struct FolderSink::State {
   std::vector<std::string> notes;
 
   State(const std::string &path, ShardMeta meta, const SinkOptions &wanted)
-      : folder(path), options(wanted), files(open_folder(path)), lock(files->lock()), buffer(std::move(meta)),
-        shard_rows(1) {
+      : folder(path), options(wanted), files(open_folder(path)),
+        lock(options.part ? files->lock_part(options.part->partition) : files->lock()),
+        buffer(std::move(meta)), shard_rows(1) {
     index.meta = buffer.meta();
+    index.part = options.part;
     // Unknown for files: their shards are closed by what has come.
     const std::size_t fitting = options.bytes_per_shard / std::max<std::size_t>(index.meta.row_bytes(), 1);
     shard_rows = std::clamp<std::int64_t>(static_cast<std::int64_t>(fitting), 1,
@@ -50,6 +53,12 @@ struct FolderSink::State {
                       " did not finish here; its " + std::to_string(places.size()) +
                       " whole records are used");
     lock->started();
+    if (options.part) {
+      files->remove(part_index_name(options.part->partition)); // this part is not finished now
+      while (next_shard % options.part->partition.count != options.part->partition.index - 1) ++next_shard;
+    } else {
+      remove_parts(*files);
+    }
   }
 
   void open_shards() {
@@ -105,8 +114,11 @@ struct FolderSink::State {
   void open_shard(std::int64_t number) {
     const std::string name = shard_name(number);
     const std::optional<Block> block = files->read(name);
+    if (!block && options.part) return; // the writer of another part found it damaged
     if (!block) throw Error(files->path(name) + ": was removed meanwhile by another process");
-    const Shard shard = parse_stored_shard(*block, files->path(name));
+    const bool trusted_file = options.trusted && options.trusted(files->path(name), number);
+    const Shard shard =
+        parse_stored_shard(*block, files->path(name), trusted_file ? Verify::no : Verify::yes);
     if (shard.meta.key() != index.meta.key()) {
       refuse_other_key(shard.meta);
       files->remove(name);
@@ -137,7 +149,7 @@ struct FolderSink::State {
     shard.number = next_shard;
     report.bytes += files->write(shard_name(next_shard), true,
                                  [&](const ByteSink &sink) { return write_shard(shard, sink); });
-    ++next_shard;
+    next_shard += options.part ? options.part->partition.count : 1;
     ++report.shards;
     report.written += shard.size();
     broken = false;
@@ -202,6 +214,10 @@ SinkReport FolderSink::finish(std::int64_t skipped) {
   state.flush();
   state.index.skipped = skipped;
   write_index(*state.files, state.index);
+  if (state.options.part) {
+    if (state.before) keep_part(*state.before, state.options.part->partition);
+    state.report.part = join_parts(*state.files, state.index);
+  }
   state.lock->finished();
   state.report.records = static_cast<std::int64_t>(state.index.entries.size());
   state.report.skipped = skipped;

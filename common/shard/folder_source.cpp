@@ -2,6 +2,7 @@
 #include "shard/coding.h"
 #include "shard/folder.h"
 #include "shard/folder_files.h"
+#include "shard/parts.h"
 
 #include <algorithm>
 #include <deque>
@@ -48,6 +49,7 @@ struct FolderSource::State {
     } else {
       const auto shards = storage->shards();
       const std::string writer = storage->unfinished_writer();
+      refuse_missing_parts(*storage);
       if (!writer.empty())
         throw Error(folder + ": the extraction into it by process " + cli::printable(writer) +
                     " has not finished; wait for it, or run tl-extract again");

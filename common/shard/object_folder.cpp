@@ -15,8 +15,6 @@ namespace tl::shard {
 
 namespace {
 
-constexpr const char *kLockName = ".lock";
-
 std::string host_name() {
   char name[256] = {};
   return gethostname(name, sizeof name - 1) == 0 ? name : "";
@@ -29,36 +27,36 @@ std::string command_of(const std::string &process) {
   return name;
 }
 
-/// The folders that this process writes.
+/// The locks that this process holds.
 class Held {
 public:
-  bool has(const std::string &folder) {
+  bool has(const std::string &lock) {
     const std::lock_guard<std::mutex> guard(mutex_);
-    return folders_.count(folder) != 0;
+    return locks_.count(lock) != 0;
   }
-  void add(const std::string &folder) {
+  void add(const std::string &lock) {
     const std::lock_guard<std::mutex> guard(mutex_);
-    folders_.insert(folder);
+    locks_.insert(lock);
   }
-  void remove(const std::string &folder) {
+  void remove(const std::string &lock) {
     const std::lock_guard<std::mutex> guard(mutex_);
-    folders_.erase(folder);
+    locks_.erase(lock);
   }
 
 private:
   std::mutex mutex_;
-  std::set<std::string> folders_;
+  std::set<std::string> locks_;
 } g_held;
 
-/// "1234 on host" names a process of this machine that lives, is one of these programs, and writes `folder`.
-bool alive(const std::string &owner, const std::string &folder) {
+/// "1234 on host" names a process of this machine that lives, is one of these programs, and holds `lock`.
+bool alive(const std::string &owner, const std::string &lock) {
   const std::size_t space = owner.find(' ');
   const std::string process = owner.substr(0, space);
   if (space == std::string::npos || owner.substr(space) != " on " + host_name()) return false;
   pid_t pid = 0;
   const auto [end, error] = std::from_chars(process.data(), process.data() + process.size(), pid);
   if (error != std::errc() || end != process.data() + process.size() || pid <= 0) return false;
-  if (pid == getpid()) return g_held.has(folder);
+  if (pid == getpid()) return g_held.has(lock);
   return (::kill(pid, 0) == 0 || errno == EPERM) && command_of(process) == command_of("self");
 }
 
@@ -77,6 +75,13 @@ public:
       if (number >= 0) sizes[number] = object.size;
     }
     return sizes;
+  }
+
+  std::vector<std::string> names(const std::string &prefix) const override {
+    std::vector<std::string> found;
+    for (const object::ObjectInfo &object : store_->list(prefix_ + prefix, "/").objects)
+      found.push_back(object.key.substr(prefix_.size()));
+    return found;
   }
 
   std::optional<Block> read(const std::string &name) const override {
@@ -99,12 +104,16 @@ public:
 
   void remove(const std::string &name) override { store_->remove(prefix_ + name); }
 
-  std::string unfinished_writer() const override {
-    const std::optional<Block> block = read(kLockName);
+  std::string unfinished_writer() const override { return writer(kLockName); }
+
+  /// Whose process is in the lock of that name; "" when there is none.
+  std::string writer(const std::string &lock) const {
+    const std::optional<Block> block = read(lock);
     return block ? std::string(reinterpret_cast<const char *>(block->data.get()), block->size) : "";
   }
 
   std::unique_ptr<WriterLock> lock() override;
+  std::unique_ptr<WriterLock> lock_part(const Partition &part) override;
 
 private:
   std::string prefix_;
@@ -114,29 +123,47 @@ private:
 /// The object says who writes; it is there from started() until finished().
 class ObjectLock final : public WriterLock {
 public:
-  explicit ObjectLock(ObjectFolder &folder) : folder_(folder), predecessor_(folder.unfinished_writer()) {
-    if (alive(predecessor_, folder.path("")))
-      throw Error(folder.path("") + ": process " + cli::printable(predecessor_) +
-                  " is writing here; wait for it, or give another folder");
+  /// `others`: of those who may not write beside this one.
+  ObjectLock(ObjectFolder &folder, std::string name, const std::vector<std::string> &others)
+      : folder_(folder), name_(std::move(name)), predecessor_(folder.writer(name_)) {
+    refuse(name_, predecessor_);
+    for (const std::string &other : others) refuse(other, folder.writer(other));
   }
-  ~ObjectLock() override { g_held.remove(folder_.path("")); }
+  ~ObjectLock() override { g_held.remove(folder_.path(name_)); }
   const std::string &predecessor() const override { return predecessor_; }
   void started() override {
-    g_held.add(folder_.path(""));
-    folder_.write(kLockName, false, [](const ByteSink &sink) {
+    g_held.add(folder_.path(name_));
+    folder_.write(name_, false, [](const ByteSink &sink) {
       const std::string owner = std::to_string(getpid()) + " on " + host_name();
       sink(owner.data(), owner.size());
       return owner.size();
     });
   }
-  void finished() override { folder_.remove(kLockName); }
+  void finished() override { folder_.remove(name_); }
 
 private:
+  void refuse(const std::string &lock, const std::string &owner) const {
+    if (alive(owner, folder_.path(lock)))
+      throw Error(folder_.path("") + ": process " + cli::printable(owner) +
+                  " is writing here; wait for it, or give another folder");
+  }
+
   ObjectFolder &folder_;
+  std::string name_;
   std::string predecessor_;
 };
 
-std::unique_ptr<WriterLock> ObjectFolder::lock() { return std::make_unique<ObjectLock>(*this); }
+std::unique_ptr<WriterLock> ObjectFolder::lock() {
+  return std::make_unique<ObjectLock>(*this, kLockName, names(std::string(kLockName) + "-"));
+}
+
+std::unique_ptr<WriterLock> ObjectFolder::lock_part(const Partition &part) {
+  std::vector<std::string> others{kLockName};
+  for (const std::string &name : names(std::string(kLockName) + "-"))
+    if (const std::optional<Partition> other = part_of_lock(name); other && other->count != part.count)
+      others.push_back(name);
+  return std::make_unique<ObjectLock>(*this, part_lock_name(part), others);
+}
 
 } // namespace
 

@@ -1,5 +1,6 @@
 #include "shard/folder.h"
 #include "shard/folder_files.h"
+#include "shard/parts.h"
 
 #include <map>
 
@@ -40,6 +41,7 @@ std::int64_t distinct_rows(const std::vector<IndexEntry *> &entries) {
 PruneReport prune(const std::string &folder) {
   const std::shared_ptr<FolderFiles> files = open_folder(folder);
   const std::unique_ptr<WriterLock> lock = files->lock();
+  remove_parts(*files); // they may name what goes
   std::optional<FolderIndex> index = read_index(*files);
   if (!index)
     throw Error(folder +

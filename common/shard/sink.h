@@ -3,9 +3,11 @@
 #pragma once
 
 #include "shard/delivery.h"
+#include "shard/partition.h"
 #include "shard/shard.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +25,14 @@ struct Changes {
   std::int64_t removed = 0;    // in the old index, not in the new one
 };
 
+/// How far the parts of a folder are, once one of them is finished.
+struct PartReport {
+  Partition partition;
+  std::vector<std::int64_t>
+      missing; // parts that are still to come, or to come again; {}: the folder is whole
+  std::int64_t records = 0, skipped = 0; // of the whole folder
+};
+
 /// What finish() reports. inputs = records + skipped.
 struct SinkReport {
   std::int64_t records = 0;       // rows of the data set as a reader will now see it
@@ -31,6 +41,7 @@ struct SinkReport {
   std::int64_t shards = 0;        // shards written by this run
   std::uint64_t bytes = 0;        // bytes written by this run
   std::optional<Changes> changes; // folders only
+  std::optional<PartReport> part; // folders, of the writer of a part
 };
 
 /// A record as the data set lists it: its features are known by `record`.
@@ -91,7 +102,11 @@ struct SinkOptions {
   std::int64_t rows_per_shard = 1024;                  // folders: at most
   std::size_t bytes_per_shard = std::size_t{64} << 20; // folders: about
   bool force = false;                                  // folders: replace shards of another key
-  std::optional<std::int64_t> expected;                // streams: records that are going to be sent
+  /// Folders: true for a shard file (its path, its number) that is still the one that was verified before;
+  /// its bytes are not looked at again. Empty: every shard is verified. Readers verify what they read.
+  std::function<bool(const std::string &path, std::int64_t number)> trusted;
+  std::optional<PartOf> part;           // folders: others write the other parts
+  std::optional<std::int64_t> expected; // streams: records that are going to be sent
 };
 
 /// Bytes that the sink for `path` holds at most, beside the rows that are just handed to it. `row_bytes`: of

@@ -51,6 +51,66 @@ test_rows_are_the_records_in_order() {
   expect_no_leftovers features
 }
 
+test_parts_make_the_whole() {
+  must_extract "$SHARED/photos" -o whole --order shuffled --seed 3
+  tar -C "$SHARED" -cf photos.tar photos
+  for source in "$SHARED/photos" photos.tar; do
+    rm -rf features
+    local pids=() part
+    for part in 3/3 1/3; do
+      tl-extract --model "$SHARED/net.pt" --cut layer2 --preprocess "$HOW" "$source" -o features --order shuffled \
+        --seed 3 --partition $part 2>>log &
+      pids+=($!)
+    done
+    for part in "${pids[@]}"; do wait "$part" || fail "a part failed: $(<log)"; done
+    run tl-train --model "$SHARED/net.pt" --cut layer2 --head linear features -o run
+    [[ $status == 0 ]] && fail "an incomplete folder was read"
+    extract "$source" -o features --order shuffled --seed 3 --partition 2/3 --json report.json
+    expect_status 0
+    expect_stderr 'all 3 parts are there: 12 records, 0 skipped'
+    expect_json report.json "d['part']['missing'] == [] and d['part']['records'] == 12 and d['inputs'] < 12"
+    for folder in whole features; do
+      expect_rows $folder 'open(sys.argv[1] + ".txt", "w").write(repr([(r[0].removeprefix(b"photos/"), r[1], r[2].tolist()) for r in rows]))'
+    done
+    [[ $source == *.tar ]] || expect_same whole.txt features.txt
+    extract "$source" -o features # as a whole: it finds everything
+    expect_status 0
+    expect_stderr '12 records: 0 computed, 12 kept, 0 skipped'
+  done
+}
+
+test_a_damaged_record_is_counted_by_its_part_and_by_the_whole() {
+  cp -r "$SHARED/photos" .
+  : >photos/cat/003.png
+  local part skipped=0
+  for part in 1/4 2/4 3/4 4/4; do
+    extract photos -o features --keep-going --partition $part
+    [[ $status == 3 ]] && ((++skipped))
+    [[ $status == 0 || $status == 3 ]] || fail "status $status: $(<err)"
+  done
+  ((skipped == 1)) || fail "$skipped parts skipped the record"
+  expect_stderr 'all 4 parts are there: 11 records, 1 skipped'
+  expect_rows features 'len(rows) == 11'
+}
+
+test_parts_of_another_data_set_do_not_count() {
+  cp -r "$SHARED/photos" .
+  must_extract photos -o features --partition 1/2
+  expect_stderr 'part 1/2 is there; still to come: 2/2'
+  cp photos/cat/001.png photos/cat/new.png
+  must_extract photos -o features --partition 2/2
+  expect_stderr 'part 2/2 is there; still to come: 1/2'
+  must_extract photos -o features --partition 1/2
+  expect_stderr 'all 2 parts are there: 13 records, 0 skipped'
+  expect_rows features 'len(rows) == 13'
+  extract photos -o features --partition 3/2
+  expect_status 2
+  expect_error "'3/2' is no part of a data set"
+  extract photos -o features --partition 1/2 --force
+  expect_status 2
+  expect_error 'leave out --partition'
+}
+
 test_every_batch_keeps_every_record() {
   for batch in 1 5 12 100; do
     must_extract "$SHARED/photos" -o "b$batch" --batch "$batch" --threads 2
