@@ -56,6 +56,10 @@ public:
   Tensor read(const std::string &id, std::int64_t) const override {
     return read_record_file((root_ / id).string());
   }
+  std::optional<FileState> state(const std::string &id) const override {
+    const std::string path = (root_ / id).string();
+    return cli::may_read(path) ? file_state(path) : std::nullopt;
+  }
 
 private:
   std::filesystem::path root_;

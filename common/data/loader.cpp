@@ -14,6 +14,7 @@
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <tuple>
 
 namespace tl::data {
 
@@ -95,8 +96,15 @@ struct Loader::State {
 Outcome Loader::State::process(std::uint32_t index, Preparer &preparer, LoaderCounters &spent) {
   Outcome outcome;
   try {
+    if (options.hashes && options.wanted)
+      if (const std::optional<Digest> hash = options.hashes->find(index);
+          hash && !options.wanted(index, *hash)) {
+        outcome.kind = Outcome::Kind::unwanted;
+        return outcome;
+      }
     const Stopwatch watch;
     Encoded record = dataset.read(index);
+    if (options.hashes) options.hashes->store(index, record.hash);
     spent.read_seconds += watch.seconds();
     spent.bytes_read += record.content.bytes();
     outcome.record.hash = record.hash;
@@ -286,6 +294,31 @@ const std::vector<RecordNote> &Loader::warned() const { return state_->warned; }
 LoaderCounters Loader::counters() const {
   std::lock_guard<std::mutex> lock(state_->mutex);
   return state_->counters;
+}
+
+std::vector<std::uint32_t> content_order(const Dataset &dataset, std::uint64_t seed, std::size_t threads) {
+  std::vector<std::uint32_t> order = record_order(dataset, false, 0);
+  struct Key {
+    bool unread = true;
+    std::uint64_t rank = 0;
+  };
+  std::vector<Key> keys(order.size());
+  LoaderOptions options;
+  options.form = Form::encoded;
+  options.threads = threads;
+  options.on_error = OnError::skip;
+  options.wanted = [&](std::uint32_t index, const Digest &hash) {
+    keys[index] = {false, mix(seed, hash)};
+    return false; // that was all
+  };
+  Loader loader(dataset, order, Preprocess{}, options);
+  loader.next();
+  const std::vector<Record> &records = dataset.records();
+  std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return std::tie(keys[a].unread, keys[a].rank, records[a].label, records[a].id) <
+           std::tie(keys[b].unread, keys[b].rank, records[b].label, records[b].id);
+  });
+  return order;
 }
 
 } // namespace tl::data

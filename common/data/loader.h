@@ -24,6 +24,16 @@ enum class OnError {
   skip  // it is left out, listed in skipped(), and the batch is filled with the next record
 };
 
+/// Remembers the hashes of records between runs. Called from several threads at once and in no order.
+class HashCache {
+public:
+  virtual ~HashCache() = default;
+  /// The hash of a record that has certainly not changed; nothing: it must be read.
+  virtual std::optional<Digest> find(std::uint32_t index) = 0;
+  /// It was read after find() gave nothing.
+  virtual void store(std::uint32_t index, const Digest &hash) = 0;
+};
+
 struct LoaderOptions {
   Form form = Form::input;
   std::size_t batch = 32;
@@ -32,6 +42,8 @@ struct LoaderOptions {
   /// Called after a record is read, before it is decoded; false leaves it out (counted as
   /// unwanted). Called from several threads at once and in no order. May be empty.
   std::function<bool(std::uint32_t index, const Digest &hash)> wanted;
+  /// Asked before a record is read: an unwanted one whose hash is known is not read. May be null.
+  HashCache *hashes = nullptr;
 };
 
 struct Batch {
@@ -92,5 +104,9 @@ private:
   struct State;
   std::unique_ptr<State> state_;
 };
+
+/// By mix(seed, hash of the content), equal ones by label, then id. Reads every record once, with so many
+/// threads (0: one per core); those that cannot be read come last.
+std::vector<std::uint32_t> content_order(const Dataset &dataset, std::uint64_t seed, std::size_t threads);
 
 } // namespace tl::data

@@ -55,6 +55,9 @@ public:
     const object::Url url = object::parse_url(id);
     return read_object(*store_of(url), url.key);
   }
+  std::optional<FileState> state(const std::string &id) const override {
+    return object::is_url(id) ? std::nullopt : others_->state(id);
+  }
   std::size_t reads_in_flight() const override { return kInFlight; }
 
 private:

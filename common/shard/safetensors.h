@@ -13,6 +13,10 @@
 
 namespace tl::shard {
 
+/// Whether the checksum over a file's bytes is computed. Verify::no is for a file that is known to be the
+/// one that was verified before; its header and its fields are checked all the same.
+enum class Verify { yes, no };
+
 /// Bytes in memory; `data` keeps their owner (a mapped file, a heap block) alive.
 struct Block {
   std::shared_ptr<std::byte> data;

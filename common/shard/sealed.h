@@ -14,8 +14,9 @@ namespace tl::shard {
 /// Adds "format", "version" and "checksum" to the metadata and writes the file. Returns its bytes.
 std::uint64_t write_sealed(SafeTensors file, const std::string &format, const ByteSink &sink);
 
-/// Parses, then checks the format, the version (NewerVersion) and the checksum.
-SafeTensors parse_sealed(const Block &block, const std::string &format, const std::string &origin);
+/// Parses, then checks the format, the version (NewerVersion) and, unless told not to, the checksum.
+SafeTensors parse_sealed(const Block &block, const std::string &format, const std::string &origin,
+                         Verify verify = Verify::yes);
 
 using Metadata = std::map<std::string, std::string>;
 

@@ -120,7 +120,7 @@ std::uint64_t write_shard(const Shard &shard, const ByteSink &sink);
 Shard parse_shard(const Block &block, const std::string &origin);
 Shard read_shard(const std::string &path);
 /// The same, but a compressed shard stays compressed.
-Shard parse_stored_shard(const Block &block, const std::string &origin);
+Shard parse_stored_shard(const Block &block, const std::string &origin, Verify verify = Verify::yes);
 Shard read_stored_shard(const std::string &path);
 
 /// The metadata strings of a shard, index or stream header that come from the meta, and back.

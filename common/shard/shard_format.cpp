@@ -167,8 +167,8 @@ std::uint64_t write_shard(const Shard &shard, const ByteSink &sink) {
   return write_sealed(std::move(file), kFormat, sink);
 }
 
-Shard parse_stored_shard(const Block &block, const std::string &origin) {
-  Shard shard = shard_of(parse_sealed(block, kFormat, origin), origin);
+Shard parse_stored_shard(const Block &block, const std::string &origin, Verify verify) {
+  Shard shard = shard_of(parse_sealed(block, kFormat, origin, verify), origin);
   try {
     check_rows(shard.meta, shard);
   } catch (const Error &error) {

@@ -8,16 +8,17 @@ namespace {
 
 class DatasetRecords : public RecordSource {
 public:
-  DatasetRecords(data::Dataset dataset, const data::Preprocess &preprocess, std::uint64_t seed,
-                 const SourceOptions &options)
+  DatasetRecords(std::shared_ptr<const data::Dataset> dataset, const data::Preprocess &preprocess,
+                 std::uint64_t seed, const SourceOptions &options)
       : dataset_(std::move(dataset)), preprocess_(preprocess), options_(options) {
-    load(data::record_order(dataset_, true, seed),
+    load(options.order ? data::content_order(*dataset_, *options.order, options.threads)
+                       : data::record_order(*dataset_, true, seed),
          options.keep_going ? data::OnError::skip : data::OnError::fail);
   }
 
-  const std::vector<std::string> &classes() const override { return dataset_.classes(); }
+  const std::vector<std::string> &classes() const override { return dataset_->classes(); }
   std::optional<std::int64_t> expected() const override {
-    return static_cast<std::int64_t>(dataset_.records().size());
+    return static_cast<std::int64_t>(dataset_->records().size());
   }
   const std::vector<std::string> &skipped() const override { return skipped_; }
   std::int64_t skipped_before() const override { return 0; }
@@ -50,7 +51,7 @@ private:
     loading.on_error = on_error;
     batch_ = {};
     offset_ = 0;
-    loader_ = std::make_unique<data::Loader>(dataset_, std::move(order), preprocess_, loading);
+    loader_ = std::make_unique<data::Loader>(*dataset_, std::move(order), preprocess_, loading);
   }
 
   bool fetch() {
@@ -77,7 +78,7 @@ private:
     return part;
   }
 
-  data::Dataset dataset_;
+  std::shared_ptr<const data::Dataset> dataset_;
   data::Preprocess preprocess_;
   SourceOptions options_;
   std::unique_ptr<data::Loader> loader_;
@@ -92,6 +93,12 @@ private:
 
 std::unique_ptr<RecordSource> dataset_source(data::Dataset dataset, const data::Preprocess &preprocess,
                                              std::uint64_t seed, const SourceOptions &options) {
+  return dataset_source(std::make_shared<const data::Dataset>(std::move(dataset)), preprocess, seed, options);
+}
+
+std::unique_ptr<RecordSource> dataset_source(std::shared_ptr<const data::Dataset> dataset,
+                                             const data::Preprocess &preprocess, std::uint64_t seed,
+                                             const SourceOptions &options) {
   return std::make_unique<DatasetRecords>(std::move(dataset), preprocess, seed, options);
 }
 

@@ -5,6 +5,7 @@
 #include "train/sources.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace tl::train {
 
@@ -22,6 +23,7 @@ public:
       if (options.order) order_by(*options.order);
       return;
     }
+    if (options.order) throw UsageError("a stream arrives in its own order; --by-content needs a folder");
     shard::SinkOptions sink;
     sink.force = options.force;
     sink_ = std::make_unique<shard::FolderSink>(options.keep, source_->meta(), sink);
@@ -75,11 +77,13 @@ private:
     const std::vector<shard::IndexEntry> &entries = folder_->entries();
     std::vector<std::pair<std::uint64_t, std::int64_t>> ranks;
     for (const shard::IndexEntry &entry : entries)
-      ranks.emplace_back(mix(seed, hash_text(entry.member.id)), static_cast<std::int64_t>(ranks.size()));
+      ranks.emplace_back(mix(seed, entry.member.record), static_cast<std::int64_t>(ranks.size()));
     std::sort(ranks.begin(), ranks.end(), [&](const auto &a, const auto &b) {
       if (a.first != b.first) return a.first < b.first;
-      return entries[static_cast<std::size_t>(a.second)].member.row <
-             entries[static_cast<std::size_t>(b.second)].member.row;
+      // Records of equal content: a name decides only between those that are equal in everything.
+      const shard::Member &first = entries[static_cast<std::size_t>(a.second)].member;
+      const shard::Member &second = entries[static_cast<std::size_t>(b.second)].member;
+      return std::tie(first.label, first.id) < std::tie(second.label, second.id);
     });
     for (const auto &[rank, entry] : ranks) order_.push_back(entry);
   }

@@ -37,5 +37,8 @@ std::unique_ptr<RecordSource> joined_source(std::unique_ptr<RecordSource> first,
 /// A dataset, prepared here.
 std::unique_ptr<RecordSource> dataset_source(data::Dataset dataset, const data::Preprocess &preprocess,
                                              std::uint64_t seed, const SourceOptions &options);
+std::unique_ptr<RecordSource> dataset_source(std::shared_ptr<const data::Dataset> dataset,
+                                             const data::Preprocess &preprocess, std::uint64_t seed,
+                                             const SourceOptions &options);
 
 } // namespace tl::train

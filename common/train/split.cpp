@@ -28,6 +28,7 @@ std::vector<std::int64_t> epoch_order(const std::deque<RecordInfo> &records,
     if (a.rank != b.rank) return a.rank < b.rank;
     const RecordInfo &first = records[static_cast<std::size_t>(a.position)];
     const RecordInfo &second = records[static_cast<std::size_t>(b.position)];
+    if (first.label != second.label) return first.label < second.label;
     return first.id != second.id ? first.id < second.id : a.position < b.position;
   });
   for (std::size_t i = 0; i < keys.size(); ++i) positions[i] = keys[i].position;

@@ -21,8 +21,9 @@ struct RecordInfo {
 /// True for about `share` of all records. A record stays where it is when others come or go.
 bool is_validation(const Digest &record, double share, std::uint64_t seed);
 
-/// `positions` in the order of epoch `epoch` (>= 1): by mix(seed + epoch, hash), equal ones by id.
-/// Epoch 0 runs in arrival order and does not use this.
+/// `positions` in the order of epoch `epoch` (>= 1): by mix(seed + epoch, hash), equal ones by label, then
+/// id: a name decides only between records that are equal in everything. Epoch 0 runs in arrival order and
+/// does not use this.
 std::vector<std::int64_t> epoch_order(const std::deque<RecordInfo> &records,
                                       std::vector<std::int64_t> positions, std::uint64_t seed,
                                       std::int64_t epoch);

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <mutex>
 #include <numeric>
 #include <thread>
@@ -310,4 +311,59 @@ TEST_CASE("time and bytes are counted") {
   CHECK(counters.read_seconds > 0);
   CHECK(counters.decode_seconds > 0);
   CHECK(counters.resize_seconds > 0);
+}
+
+namespace {
+/// Knows the records with an even index.
+struct EvenKnown : HashCache {
+  std::vector<Digest> hashes;
+  std::mutex mutex;
+  std::vector<std::uint32_t> stored;
+  std::optional<Digest> find(std::uint32_t index) override {
+    return index % 2 ? std::nullopt : std::optional<Digest>(hashes[index]);
+  }
+  void store(std::uint32_t index, const Digest &hash) override {
+    CHECK(hash == hashes[index]);
+    const std::lock_guard<std::mutex> guard(mutex);
+    stored.push_back(index);
+  }
+};
+} // namespace
+
+TEST_CASE("a record whose hash is known is read only if it is wanted") {
+  const TempFolder folder;
+  const Dataset dataset = numbered(folder, 9);
+  EvenKnown known;
+  for (std::size_t i = 0; i < 9; ++i) known.hashes.push_back(dataset.read(i).hash);
+  for (const bool want : {false, true}) {
+    known.stored.clear();
+    LoaderOptions o = options(4);
+    o.hashes = &known;
+    o.wanted = [&](std::uint32_t, const Digest &) { return want; };
+    Loader loader(dataset, record_order(dataset, false, 0), parse_preprocess("raw"), o);
+    CHECK(ids(all(loader)).size() == (want ? 9 : 0));
+    CHECK(known.stored.size() == (want ? 9 : 4));
+    CHECK((loader.counters().bytes_read > 0));
+  }
+}
+
+TEST_CASE("the order by content does not know names") {
+  const TempFolder folder, moved;
+  const Dataset dataset = numbered(folder, 30, {7});
+  std::string list = "path,label\n";
+  for (int i = 30; i >= 1; --i) {
+    std::filesystem::copy_file(folder.path(std::to_string(i) + ".png"),
+                               moved.path("x" + std::to_string(i * i)));
+    list += "x" + std::to_string(i * i) + "," + std::to_string(i % 2) + "\n";
+  }
+  const Dataset renamed = Dataset::open(moved.write("list.csv", list));
+  const auto contents = [](const Dataset &of, const std::vector<std::uint32_t> &order) {
+    std::vector<Digest> hashes;
+    for (const std::uint32_t index : order) hashes.push_back(of.read(index).hash);
+    return hashes;
+  };
+  const std::vector<Digest> order = contents(dataset, content_order(dataset, 3, 2));
+  CHECK(order.size() == 30);
+  CHECK(order == contents(renamed, content_order(renamed, 3, 1)));
+  CHECK(order != contents(dataset, content_order(dataset, 4, 2)));
 }

@@ -224,3 +224,19 @@ TEST_CASE("folder: an index that names rows that are others is noticed") {
   FolderSource source(folder.path());
   CHECK(message_of<FormatError>([&] { all_rows(source); }).find("is not the record") != std::string::npos);
 }
+
+TEST_CASE("folder: a shard that is vouched for is not verified again, but every reader verifies it") {
+  TempFolder folder;
+  run(folder.path(), values_meta(), members(0, 8), 8);
+  const std::string path = folder.path(shard_name(0));
+  std::string bytes = cli::read_file(path, 1 << 24);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  std::ofstream(path, std::ios::binary) << bytes;
+  SinkOptions options = small_shards();
+  options.trusted = [](const std::string &, std::int64_t number) { return number == 0; };
+  run(folder.path(), values_meta(), members(0, 8), 0, options);
+  FolderSource source(folder.path());
+  CHECK_THROWS_AS(source.next(), FormatError);
+  std::ofstream(path, std::ios::binary) << bytes.substr(0, bytes.size() / 2);
+  run(folder.path(), values_meta(), members(0, 8), 4, options); // what is no shard is noticed all the same
+}
