@@ -4,11 +4,13 @@
 #include "cli/log.h"
 #include "cli/progress.h"
 #include "runtime/host.h"
+#include "select/html.h"
 #include "select/select.h"
 
 #include <ATen/Parallel.h>
 
 #include <cstdio>
+#include <map>
 #include <optional>
 
 namespace {
@@ -19,7 +21,7 @@ constexpr const char *kExamples =
     "  tl-select - photos/ -o runs/ < experiment.json";
 
 struct Arguments {
-  std::string experiment, dataset;
+  std::string experiment, dataset, html, materialise = "plan";
   bool json = false, explain = false;
   tl::select::SelectOptions options;
 };
@@ -40,7 +42,24 @@ void add_options(CLI::App &app, Arguments &arguments) {
       ->required()
       ->type_name("RUNS");
   app.add_flag("--json", arguments.json, "Write the leaderboard as JSON on stdout, not as a table");
-  app.add_flag("--explain", arguments.explain, "Print on stderr what the candidates share");
+  app.add_option("--html", arguments.html, "Write a report here, one HTML file to look at")
+      ->type_name("FILE");
+  app.add_flag("--explain", arguments.explain,
+               "Print on stderr what the candidates share, what is kept, what trains together, and what that "
+               "is predicted to take");
+  app.add_option("--disk-budget", arguments.options.disk_budget,
+                 "For features; what does not fit is computed when it is needed (default: the experiment's, "
+                 "or no limit)")
+      ->transform(tl::cli::size_in_bytes());
+  app.add_option("--memory-budget", arguments.options.memory_budget,
+                 "For candidates that train together, and their rows (default: the experiment's, or half of "
+                 "the host's)")
+      ->transform(tl::cli::size_in_bytes());
+  app.add_option("--materialise", arguments.materialise,
+                 "Features to keep on disk: as planned, all that candidates read, or none")
+      ->check(CLI::IsMember({"plan", "all", "none"}))
+      ->capture_default_str();
+  app.add_flag("!--no-fuse", arguments.options.fuse, "Train each candidate alone");
   app.add_option("--threads", arguments.options.threads,
                  "Threads for decoding and for the network (default: cores)")
       ->check(CLI::Range(1, 4096));
@@ -55,7 +74,9 @@ public:
 
   tl::select::SelectEvents events() {
     tl::select::SelectEvents events;
-    events.planned = [this](const auto &plan, const auto &candidates) { planned(plan, candidates); };
+    events.planned = [this](const auto &plan, const auto &candidates, const auto &graphs) {
+      planned(plan, candidates, graphs);
+    };
     events.note = tl::cli::note;
     events.warn = tl::cli::warn;
     events.extracted = [this](std::size_t records) { progress_->advance(records); };
@@ -67,10 +88,12 @@ public:
   std::size_t kept() const { return kept_; }
 
 private:
-  void planned(const tl::select::ReusePlan &plan, const std::vector<tl::select::Candidate> &candidates) {
+  void planned(const tl::select::ReusePlan &plan, const std::vector<tl::select::Candidate> &candidates,
+               const tl::select::SharedGraphs &graphs) {
     candidates_ = candidates.size();
     if (explain_)
-      for (const std::string &line : explain(plan, candidates)) std::fprintf(stderr, "%s\n", line.c_str());
+      for (const std::string &line : explain(plan, candidates, graphs))
+        std::fprintf(stderr, "%s\n", line.c_str());
     progress_.emplace("extracting", static_cast<std::uint64_t>(plan.records) * plan.passes.size());
   }
 
@@ -88,9 +111,18 @@ private:
   std::optional<tl::cli::Progress> progress_;
 };
 
+/// The report for a browser.
+void write_html(const Arguments &arguments, const tl::select::Selection &selection) {
+  std::map<std::string, tl::json::Value> epochs;
+  for (const tl::select::Row &row : selection.rows) epochs[row.trial.id] = row.trial.history;
+  const tl::json::Value plan = tl::json::load(arguments.options.runs + "/reuse-plan.json", "reuse");
+  tl::cli::write_output(arguments.html, tl::select::html_report({selection.leaderboard, plan, epochs, ""}));
+}
+
 tl::ExitCode select(const Arguments &arguments) {
   if (arguments.experiment == "-" && arguments.dataset == "-")
     throw tl::UsageError("the experiment and the list of records cannot both come from stdin");
+  if (arguments.html == "-") throw tl::UsageError("--html takes a file; the leaderboard goes to stdout");
   if (arguments.options.runs == "-") throw tl::UsageError("-o takes a folder");
   at::set_num_threads(arguments.options.threads > 0 ? static_cast<int>(arguments.options.threads)
                                                     : tl::usable_cores());
@@ -101,13 +133,17 @@ tl::ExitCode select(const Arguments &arguments) {
   tl::select::Selection selection;
   {
     Reporter reporter(arguments.explain);
-    selection = tl::select::select(experiment, dataset, arguments.options, reporter.events());
+    tl::select::SelectOptions options = arguments.options;
+    for (const auto keep : {tl::reuse::Keep::all, tl::reuse::Keep::none})
+      if (arguments.materialise == tl::select::name_of(keep)) options.keep = keep;
+    selection = tl::select::select(experiment, dataset, options, reporter.events());
     const std::size_t trained = selection.rows.size() - reporter.kept();
     tl::cli::note(std::to_string(trained) + " candidates trained, " + std::to_string(reporter.kept()) +
                   " kept from an earlier run");
   }
   tl::cli::write_output("-", arguments.json ? tl::json::compact(selection.leaderboard) + "\n"
                                             : table(selection.rows, experiment.metric));
+  if (!arguments.html.empty()) write_html(arguments, selection);
   if (selection.best.empty()) throw tl::Error("every candidate failed; the leaderboard says why");
   tl::cli::note("the best model is " + selection.best);
   return selection.skipped == 0 ? tl::ExitCode::ok : tl::ExitCode::skipped;

@@ -11,13 +11,6 @@ namespace {
 
 std::size_t at(int id) { return static_cast<std::size_t>(id); }
 
-/// Operators with weights or products, whose time stands out; the others ride along.
-bool works(const graph::Node &node) {
-  for (const std::string_view part : {"conv", "linear", "mm", "matmul", "attention", "encoder_layer"})
-    if (node.op.find(part) != std::string::npos) return true;
-  return false;
-}
-
 /// The last legal cut after node `after` and not after node `before`, with one tensor if there is one.
 const graph::Cut *last_cut(const std::vector<graph::Cut> &cuts, int after, int before) {
   const graph::Cut *best = nullptr;
@@ -29,6 +22,12 @@ const graph::Cut *last_cut(const std::vector<graph::Cut> &cuts, int after, int b
 }
 
 } // namespace
+
+bool works(const graph::Node &node) {
+  for (const std::string_view part : {"conv", "linear", "mm", "matmul", "attention", "encoder_layer"})
+    if (node.op.find(part) != std::string::npos) return true;
+  return false;
+}
 
 std::vector<graph::Cut> choose_borders(const graph::Graph &graph) {
   const std::vector<bool> all(graph.values.size(), true);

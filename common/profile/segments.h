@@ -15,4 +15,7 @@ namespace tl::profile {
 /// more than a sixth of the network's work.
 std::vector<graph::Cut> choose_borders(const graph::Graph &graph);
 
+/// True for operators with weights or products, whose time stands out; the others ride along.
+bool works(const graph::Node &node);
+
 } // namespace tl::profile

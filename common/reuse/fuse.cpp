@@ -258,6 +258,9 @@ private:
       materialised[at(small_.kept[n])] = choice.materialised[n];
     plan.materialised.resize(problem_.nodes.size());
     double seconds = 0;
+    for (Fused &group : choice.groups) std::sort(group.trainees.begin(), group.trainees.end());
+    std::sort(choice.groups.begin(), choice.groups.end(),
+              [](const Fused &a, const Fused &b) { return a.trainees.front() < b.trainees.front(); });
     for (Fused &group : choice.groups) {
       group.reads.clear();
       for (const std::size_t member : group.trainees) group.reads = merged(group.reads, reads_[member]);

@@ -50,11 +50,11 @@ struct Fused {
 
 struct FusionPlan {
   std::vector<bool> materialised; // of each node
-  std::vector<Fused> groups;
-  double seconds = 0; // of this run, with the records that are there: making, passes and steps
-  double making = 0;  // of them, to make what is materialised
-  double bytes = 0;   // on disk, at the expected records
-  double gap = 0;     // to the best materialisation for these groups, as a share
+  std::vector<Fused> groups;      // in the order of their first trainees
+  double seconds = 0;             // of this run, with the records that are there: making, passes and steps
+  double making = 0;              // of them, to make what is materialised
+  double bytes = 0;               // on disk, at the expected records
+  double gap = 0;                 // to the best materialisation for these groups, as a share
 };
 
 /// The best plan that is found. "Every candidate's reads on disk" is always among those that are compared,

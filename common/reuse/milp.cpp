@@ -40,7 +40,10 @@ public:
       Solution found = evaluate(problem_, rounded(values));
       if (found.bytes <= problem_.budget && found.seconds < best.seconds) best = std::move(found);
     }
-    best.bound = std::min(bound, best.seconds);
+    // Solved: CBC says so, but its bound may still be that of an early relaxation; or nothing is below the
+    // start.
+    const bool proved = Cbc_isProvenOptimal(model_.get()) || Cbc_isProvenInfeasible(model_.get());
+    best.bound = std::min(proved ? std::max(bound, (1 - options.gap) * best.seconds) : bound, best.seconds);
     return best;
   }
 

@@ -1,12 +1,12 @@
 #include "select/feature_store.h"
 
 #include "cli/error.h"
-#include "select/multi_model.h"
+#include "cli/log.h"
 #include "shard/folder_files.h"
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
+#include <set>
 
 namespace tl::select {
 
@@ -42,30 +42,39 @@ void adopt_names(const std::string &folder, shard::ShardMeta &meta) {
   for (std::size_t i = 0; i < meta.values.size(); ++i) meta.values[i].name = stored->values[i].name;
 }
 
-struct PassProgram {
-  extract::Prefix prefix;
-  std::vector<std::vector<std::size_t>> columns; // of each set
+/// One program for all values of the pass.
+extract::Prefix prefix_of(const ReusePlan &plan, const Pass &pass, const SharedGraphs &graphs) {
+  graph::Cut cut;
+  for (const std::size_t s : pass.sets) cut.values.push_back(plan.sets[s].value);
+  const SharedGraph &graph = graphs.graphs[plan.sets[pass.sets.front()].graph];
+  return extract::Prefix(graph.merged->model(), cut, graph.preprocess);
+}
+
+/// A folder that set_folder() names.
+bool is_key(const std::string &name) {
+  return name.size() == 32 && name.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+/// Bytes of the files in a folder, and when the last of them was written.
+struct Folder {
+  std::filesystem::path path;
+  double bytes = 0;
+  std::filesystem::file_time_type used = std::filesystem::file_time_type::min();
 };
 
-/// One program for all values of the pass.
-PassProgram program_of(const ReusePlan &plan, const Pass &pass, const std::vector<Candidate> &candidates) {
-  const Prepared &first = *candidates[plan.sets[pass.sets.front()].candidates.front()].prepared;
-  MultiModel merged(first.model);
-  graph::Cut cut;
-  std::map<graph::ValueId, std::size_t> column_of;
-  std::vector<std::vector<std::size_t>> columns;
-  for (const std::size_t s : pass.sets) {
-    const Prepared &prepared = *candidates[plan.sets[s].candidates.front()].prepared;
-    merged.add(prepared.model, prepared.inputs);
-    columns.emplace_back();
-    for (std::size_t i = 0; i < prepared.inputs.size(); ++i) {
-      const graph::ValueId id = merged.find(prepared.input(i).hash);
-      const auto [found, added] = column_of.emplace(id, cut.values.size());
-      if (added) cut.values.push_back(id);
-      columns.back().push_back(found->second);
-    }
+Folder look_into(const std::filesystem::path &path) {
+  Folder folder;
+  folder.path = path;
+  std::error_code failed;
+  for (std::filesystem::directory_iterator files(path, failed), end; !failed && files != end;
+       files.increment(failed)) {
+    std::error_code ignored;
+    const auto size = files->file_size(ignored);
+    if (!ignored) folder.bytes += static_cast<double>(size);
+    const auto time = files->last_write_time(ignored);
+    if (!ignored) folder.used = std::max(folder.used, time);
   }
-  return {extract::Prefix(merged.model(), cut, first.preprocess), std::move(columns)};
+  return folder;
 }
 
 } // namespace
@@ -106,7 +115,7 @@ std::string set_folder(const std::string &store, const FeatureSet &set) {
   return (std::filesystem::path(store) / set.key.hex()).string();
 }
 
-std::optional<Digest> stored_state(const std::string &store, const FeatureSet &set) {
+std::optional<Stored> stored_state(const std::string &store, const FeatureSet &set) {
   const std::string folder = set_folder(store, set);
   std::error_code ignored;
   if (!std::filesystem::is_directory(folder, ignored)) return std::nullopt;
@@ -118,16 +127,59 @@ std::optional<Digest> stored_state(const std::string &store, const FeatureSet &s
     std::sort(records.begin(), records.end());
     Hasher hasher;
     for (const Digest &record : records) hasher.add(record);
-    return hasher.digest();
+    return Stored{hasher.digest(), static_cast<std::int64_t>(records.size())};
   } catch (const FormatError &) { // extracting into it says what is wrong with it
     return std::nullopt;
   }
 }
 
-PassReport run_pass(const ReusePlan &plan, const Pass &pass, const std::vector<Candidate> &candidates,
+std::vector<std::string> make_room(const std::string &store, const ReusePlan &plan) {
+  std::vector<std::string> removed;
+  if (!plan.disk_budget) return removed;
+  std::set<std::string> used;
+  double bytes = plan.disk;
+  for (const FeatureSet &set : plan.sets) used.insert(set.key.hex());
+  std::vector<Folder> others;
+  std::error_code failed;
+  for (std::filesystem::directory_iterator folders(store, failed), end; !failed && folders != end;
+       folders.increment(failed)) {
+    const std::string name = folders->path().filename().string();
+    if (used.count(name) > 0 || !is_key(name)) continue;
+    others.push_back(look_into(folders->path()));
+    bytes += others.back().bytes;
+  }
+  std::sort(others.begin(), others.end(), [](const Folder &a, const Folder &b) { return a.used < b.used; });
+  for (const Folder &folder : others) {
+    if (bytes <= static_cast<double>(*plan.disk_budget)) break;
+    std::filesystem::remove_all(folder.path, failed);
+    if (failed) throw SystemError("remove " + folder.path.string(), failed.value());
+    bytes -= folder.bytes;
+    removed.push_back(folder.path.string() + ": removed for the disk budget, " +
+                      cli::human_bytes(folder.bytes));
+  }
+  return removed;
+}
+
+std::vector<std::string> trim(const std::string &store, const ReusePlan &plan) {
+  std::vector<std::string> trimmed;
+  if (!plan.disk_budget) return trimmed;
+  double bytes = 0;
+  for (const FeatureSet &set : plan.sets) bytes += look_into(set_folder(store, set)).bytes;
+  if (bytes <= static_cast<double>(*plan.disk_budget)) return trimmed;
+  for (const FeatureSet &set : plan.sets) {
+    const shard::PruneReport report = shard::prune(set_folder(store, set));
+    if (report.rows == 0) continue;
+    trimmed.push_back(set_folder(store, set) + ": dropped " + std::to_string(report.rows) +
+                      " rows of records that are gone, " +
+                      cli::human_bytes(static_cast<double>(report.bytes)));
+  }
+  return trimmed;
+}
+
+PassReport run_pass(const ReusePlan &plan, const Pass &pass, const SharedGraphs &graphs,
                     const data::Dataset &dataset, const std::string &store,
                     const extract::ExtractOptions &options) {
-  const PassProgram program = program_of(plan, pass, candidates);
+  const extract::Prefix prefix = prefix_of(plan, pass, graphs);
   std::vector<FanOutSink::Target> targets;
   for (std::size_t i = 0; i < pass.sets.size(); ++i) {
     const FeatureSet &set = plan.sets[pass.sets[i]];
@@ -135,11 +187,11 @@ PassReport run_pass(const ReusePlan &plan, const Pass &pass, const std::vector<C
     shard::ShardMeta meta = set.meta;
     meta.classes = dataset.classes();
     adopt_names(folder, meta);
-    targets.push_back({std::make_unique<shard::FolderSink>(folder, std::move(meta)), program.columns[i]});
+    targets.push_back({std::make_unique<shard::FolderSink>(folder, std::move(meta)), {i}});
   }
   FanOutSink sink(std::move(targets));
   PassReport report;
-  report.extraction = extract::extract(dataset, program.prefix, sink, options);
+  report.extraction = extract::extract(dataset, prefix, sink, options);
   report.sets = sink.reports();
   report.notes = sink.notes();
   return report;

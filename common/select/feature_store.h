@@ -1,9 +1,10 @@
-// Features of several sets, extracted in one pass over the data, each set into its own shard folder.
+// Features of several sets, extracted in one pass over the data, each set into its own shard folder; and the
+// room that they take.
 #pragma once
 
 #include "data/source.h"
 #include "extract/extract.h"
-#include "select/reuse_plan.h"
+#include "select/planner.h"
 #include "shard/folder.h"
 
 #include <memory>
@@ -44,7 +45,15 @@ private:
 std::string set_folder(const std::string &store, const FeatureSet &set);
 
 /// What make_reuse_plan() asks for: nothing if the folder has no readable index.
-std::optional<Digest> stored_state(const std::string &store, const FeatureSet &set);
+std::optional<Stored> stored_state(const std::string &store, const FeatureSet &set);
+
+/// Removes folders of features that the plan does not use, the least recently used first, until they and
+/// what the plan is going to keep fit into the disk budget. Returns what it removed, one line each.
+std::vector<std::string> make_room(const std::string &store, const ReusePlan &plan);
+
+/// Drops the rows of records that are gone, if the features have outgrown the disk budget. One line for each
+/// folder.
+std::vector<std::string> trim(const std::string &store, const ReusePlan &plan);
 
 struct PassReport {
   extract::ExtractReport extraction;
@@ -53,7 +62,7 @@ struct PassReport {
 };
 
 /// Brings the sets of one pass up to date with the data set: computes what is not there, lists what is.
-PassReport run_pass(const ReusePlan &plan, const Pass &pass, const std::vector<Candidate> &candidates,
+PassReport run_pass(const ReusePlan &plan, const Pass &pass, const SharedGraphs &graphs,
                     const data::Dataset &dataset, const std::string &store,
                     const extract::ExtractOptions &options);
 

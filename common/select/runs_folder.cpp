@@ -34,8 +34,8 @@ void remove_leftovers(const fs::path &folder) {
     const std::size_t dot = name.rfind('.');
     if (name[0] != '.' || dot == 0 || name.size() - dot != 7) continue;
     const std::string target = name.substr(1, dot - 1);
-    for (const char *ours : {"result.json", "weights.safetensors", "reuse-plan.json", "leaderboard.json",
-                             "model.pt", "trial.json"})
+    for (const char *ours : {"result.json", "weights.safetensors", "state.safetensors", "costs.json",
+                             "reuse-plan.json", "leaderboard.json", "model.pt", "trial.json"})
       if (target == ours) shard::remove_file(entries->path().string());
   }
 }
@@ -61,13 +61,24 @@ void RunsFolder::write(const std::string &name, const std::string &schema,
   cli::write_output(file(name), json::pretty(document));
 }
 
+std::int64_t RunsFolder::expected_records() const {
+  const std::string plan = file("reuse-plan.json");
+  std::error_code ignored;
+  if (!fs::is_regular_file(plan, ignored)) return 0;
+  try {
+    return json::load(plan, "reuse").at("expected_records").get<std::int64_t>();
+  } catch (const FormatError &) { // of older tools, or damaged
+    return 0;
+  }
+}
+
 bool RunsFolder::best_is(const Trial &trial) const {
   std::error_code ignored;
   const std::string marker = file("best/trial.json");
   if (!fs::is_regular_file(best_model(), ignored) || !fs::is_regular_file(marker, ignored)) return false;
   try {
     const Trial there = trial_from_json(json::load(marker, "trial"), marker);
-    return there.id == trial.id && there.data == trial.data;
+    return there.id == trial.id && there.data == trial.data && there.best_epoch == trial.best_epoch;
   } catch (const FormatError &) { // it is written again
     return false;
   }

@@ -21,6 +21,9 @@ public:
   void finished() { lock_.finished(); }
 
   std::string features() const { return file("features"); }
+  std::string costs() const { return file("costs.json"); }
+  /// That the last plan was made for; 0: there is none.
+  std::int64_t expected_records() const;
   TrialFolder trial(const std::string &id) const { return {file("trials/" + id)}; }
   /// Validates the document against its schema, then writes it.
   void write(const std::string &name, const std::string &schema, const json::Value &document) const;

@@ -5,10 +5,14 @@
 #include "cli/log.h"
 #include "model/export.h"
 #include "runtime/clock.h"
+#include "runtime/host.h"
+#include "select/leaderboard_document.h"
+#include "select/measure.h"
 #include "select/runs_folder.h"
+#include "select/train_group.h"
 #include "train/report.h"
-#include "json/bytes.h"
 
+#include <algorithm>
 #include <map>
 
 namespace tl::select {
@@ -41,24 +45,24 @@ public:
   Run(const Experiment &experiment, const data::Dataset &dataset, const SelectOptions &options,
       const SelectEvents &events)
       : experiment_(experiment), dataset_(dataset), options_(options), events_(events),
-        candidates_(resolved(experiment, dataset, events)), folder_(options.runs, dataset.spec()) {}
+        candidates_(resolved(experiment, dataset, events)), graphs_(share(candidates_)),
+        folder_(options.runs, dataset.spec()) {}
 
   Selection run() {
     const Stopwatch watch;
     if (!folder_.predecessor().empty())
       note(options_.runs + ": process " + folder_.predecessor() +
            " did not finish here; this run goes on from there");
-    plan_ = make_reuse_plan(candidates_, static_cast<std::int64_t>(dataset_.records().size()),
-                            [&](const FeatureSet &set) { return stored_state(folder_.features(), set); });
-    folder_.write("reuse-plan.json", "reuse", to_json(plan_, candidates_));
-    if (events_.planned) events_.planned(plan_, candidates_);
+    make_plan();
     extract();
-    train();
+    search();
     Selection selection;
     selection.rows = rank(std::move(trials_));
     selection.skipped = skipped_.size();
     selection.best = export_best(selection.rows);
-    selection.leaderboard = leaderboard(selection.rows, watch.seconds());
+    selection.leaderboard = leaderboard_document({experiment_, dataset_, candidates_, plan_, sinks_, skipped_,
+                                                  extract_seconds_, train_seconds_, watch.seconds()},
+                                                 selection.rows);
     folder_.write("leaderboard.json", "leaderboard", selection.leaderboard);
     folder_.finished();
     return selection;
@@ -72,6 +76,35 @@ private:
     if (events_.warn) events_.warn(line);
   }
 
+  void make_plan() {
+    Costs costs = load_costs(folder_.costs()).value_or(Costs{});
+    MeasureOptions measuring;
+    measuring.threads = options_.threads;
+    if (measure(costs, graphs_, candidates_, dataset_, options_.runs, measuring))
+      folder_.write("costs.json", "costs", to_json(costs));
+    PlanOptions planning;
+    planning.records = static_cast<std::int64_t>(dataset_.records().size());
+    planning.expected = expected_records(planning.records, folder_.expected_records());
+    planning.disk_budget = options_.disk_budget ? options_.disk_budget : experiment_.budget.disk;
+    const auto memory = options_.memory_budget ? options_.memory_budget : experiment_.budget.memory;
+    planning.memory_budget = memory.value_or(usable_memory() / 2);
+    planning.keep = options_.keep;
+    planning.fuse = options_.fuse;
+    double names = 0;
+    for (const data::Record &record : dataset_.records()) names += static_cast<double>(record.id.size());
+    planning.id_bytes = names / static_cast<double>(std::max<std::size_t>(dataset_.records().size(), 1));
+    plan_ = make_reuse_plan(candidates_, graphs_, costs, planning,
+                            [&](const FeatureSet &set) { return stored_state(folder_.features(), set); });
+    for (const std::string &line : make_room(folder_.features(), plan_)) note(line);
+    folder_.write("reuse-plan.json", "reuse", to_json(plan_, candidates_, graphs_));
+    for (const Group &group : plan_.groups)
+      if (group.memory > plan_.memory_budget)
+        warn(candidates_[group.candidates.front()].name() + " alone takes about " +
+             cli::human_bytes(static_cast<double>(group.memory)) + " of memory, more than the budget of " +
+             cli::human_bytes(static_cast<double>(plan_.memory_budget)));
+    if (events_.planned) events_.planned(plan_, candidates_, graphs_);
+  }
+
   void extract() {
     const Stopwatch watch;
     extract::ExtractOptions options;
@@ -82,7 +115,7 @@ private:
     options.progress = events_.extracted;
     sinks_.resize(plan_.sets.size());
     for (const Pass &pass : plan_.passes) {
-      const PassReport report = run_pass(plan_, pass, candidates_, dataset_, folder_.features(), options);
+      const PassReport report = run_pass(plan_, pass, graphs_, dataset_, folder_.features(), options);
       for (const std::string &line : report.notes) warn(line);
       for (const data::RecordNote &record : report.extraction.warned) warn(record.id + ": " + record.reason);
       for (const data::RecordNote &record : report.extraction.skipped)
@@ -91,28 +124,83 @@ private:
       for (const std::string &line : extract::summary(report.extraction)) note(line);
       for (std::size_t i = 0; i < pass.sets.size(); ++i) sinks_[pass.sets[i]] = report.sets[i];
     }
-    for (const FeatureSet &set : plan_.sets)
-      digests_.push_back(data_digest(set_folder(folder_.features(), set)));
+    for (const std::string &line : trim(folder_.features(), plan_)) note(line);
+    for (const Group &group : plan_.groups) digests_.push_back(digest_of(group));
     extract_seconds_ = watch.seconds();
   }
 
-  void train() {
+  /// Of the records that a group trains on.
+  Digest digest_of(const Group &group) {
+    std::vector<std::string> folders;
+    for (const std::size_t s : group.sets) folders.push_back(set_folder(folder_.features(), plan_.sets[s]));
+    for (std::size_t s = 0; folders.empty() && s < plan_.sets.size(); ++s) // that has every record tells, too
+      if (sinks_[s].skipped == 0) folders.push_back(set_folder(folder_.features(), plan_.sets[s]));
+    if (!folders.empty()) return data_digest(folders);
+    if (!read_digest_) read_digest_ = data_digest(dataset_, options_.threads, nullptr);
+    return *read_digest_;
+  }
+
+  /// Rung by rung; without a search by rungs, everything is one.
+  void search() {
     const Stopwatch watch;
     trials_.resize(candidates_.size());
-    for (std::size_t s = 0; s < plan_.sets.size(); ++s)
-      for (const std::size_t c : plan_.sets[s].candidates) {
-        const TrialFolder folder = folder_.trial(candidates_[c].id);
-        std::optional<Trial> known = folder.load(candidates_[c], digests_[s]);
-        trials_[c] = known ? std::move(*known) : train_one(c);
-        if (events_.trained) events_.trained(candidates_[c], trials_[c]);
+    Search search(experiment_.search, candidates_.size());
+    for (auto rung = search.next(); !rung.empty(); rung = search.next()) {
+      train(rung);
+      std::vector<Score> scores;
+      for (const Assignment &assignment : rung) {
+        const Trial &trial = trials_[assignment.candidate];
+        scores.push_back({assignment.candidate, trial.failed() ? std::nullopt : std::optional(trial.score)});
       }
+      search.report(scores);
+    }
     train_seconds_ = watch.seconds();
   }
 
-  Trial train_one(std::size_t c) const {
-    const std::size_t set = plan_.set_of[c];
-    return train_candidate(candidates_[c], set_folder(folder_.features(), plan_.sets[set]), digests_[set],
-                           folder_.trial(candidates_[c].id), {});
+  /// Afterwards trials_ has a result of these candidates with at least the epochs that they were assigned.
+  void train(const std::vector<Assignment> &assignments) {
+    std::vector<std::vector<Assignment>> work(plan_.groups.size());
+    for (Assignment assignment : assignments) {
+      const std::size_t c = assignment.candidate, g = plan_.group_of[c];
+      const train::TrainOptions &options = candidates_[c].spec.options;
+      assignment.epochs = std::min(assignment.epochs, options.epochs);
+      if (!trials_[c].id.empty() && trials_[c].reached(assignment.epochs, options.patience)) continue;
+      std::optional<Trial> known = folder_.trial(candidates_[c].id).load(candidates_[c], digests_[g]);
+      if (!known || !known->reached(assignment.epochs, options.patience))
+        work[g].push_back(assignment);
+      else
+        trained(c, std::move(*known));
+    }
+    for (std::size_t g = 0; g < work.size(); ++g)
+      if (!work[g].empty())
+        train_one_group(g, work[g], [&](std::size_t c, Trial trial) { trained(c, std::move(trial)); });
+  }
+
+  void trained(std::size_t c, Trial trial) {
+    trials_[c] = std::move(trial);
+    if (events_.trained) events_.trained(candidates_[c], trials_[c]);
+  }
+
+  void train_one_group(std::size_t g, const std::vector<Assignment> &work,
+                       const std::function<void(std::size_t, Trial)> &done) {
+    GroupEvents events;
+    events.folder = [&](std::size_t c) { return folder_.trial(candidates_[c].id); };
+    events.done = done;
+    events.skipped = [&](const std::string &line) { skip(line); };
+    train_group({graphs_, plan_, dataset_, folder_.features(), options_.threads, options_.keep_going},
+                candidates_, g, work, digests_[g], events);
+  }
+
+  /// "id: reason" of a record that a group could not decode.
+  void skip(const std::string &line) {
+    for (std::size_t i = 0; i < dataset_.records().size(); ++i) {
+      const std::string &id = dataset_.records()[i].id, start = cli::printable(id) + ": ";
+      if (line.compare(0, start.size(), start) != 0) continue;
+      const auto index = static_cast<std::uint32_t>(i);
+      if (skipped_.emplace(index, data::RecordNote{index, id, line.substr(start.size())}).second)
+        warn("skipped " + line);
+      return;
+    }
   }
 
   /// What tl-train would have set up for this candidate.
@@ -126,22 +214,24 @@ private:
     return setup;
   }
 
-  model::Model best_model(const Row &row) const {
+  model::Model best_model(const Row &row) {
     const Candidate &candidate = candidates_[row.candidate];
-    const Digest &data = digests_[plan_.set_of[row.candidate]];
+    const Digest &data = digests_[plan_.group_of[row.candidate]];
     const TrialFolder folder = folder_.trial(candidate.id);
     try {
       return folder.best_model(candidate, data);
     } catch (const FormatError &error) {
       warn(std::string(error.what()) + "; " + candidate.name() + " is trained again");
     }
-    const Trial again = train_one(row.candidate);
-    if (again.failed()) throw Error(candidate.name() + ": " + again.failure);
+    train_one_group(plan_.group_of[row.candidate], {{row.candidate, row.trial.epochs}},
+                    [](std::size_t, const Trial &again) {
+                      if (again.failed()) throw Error(again.name + ": " + again.failure);
+                    });
     return folder.best_model(candidate, data);
   }
 
   /// Writes the best model, unless it is there. Returns its path; "" when every candidate failed.
-  std::string export_best(const std::vector<Row> &rows) const {
+  std::string export_best(const std::vector<Row> &rows) {
     if (rows.empty() || rows.front().trial.failed()) {
       folder_.remove_best(); // of an earlier experiment: it would pass for this one's
       return "";
@@ -161,81 +251,17 @@ private:
     return folder_.best_model();
   }
 
-  json::Value leaderboard(const std::vector<Row> &rows, double seconds) const {
-    json::Value classes = json::Value::array(), skipped = json::Value::array();
-    for (const std::string &name : dataset_.classes()) classes.push_back(json::escape_bytes(name));
-    for (const auto &[index, record] : skipped_)
-      skipped.push_back(
-          {{"id", json::escape_bytes(record.id)}, {"reason", json::escape_bytes(record.reason)}});
-    json::Value features = json::Value::array(), candidates = json::Value::array();
-    for (std::size_t s = 0; s < plan_.sets.size(); ++s) features.push_back(features_line(s));
-    for (std::size_t i = 0; i < rows.size(); ++i) candidates.push_back(candidate_line(rows[i], i + 1));
-    const bool any = !rows.empty() && !rows.front().trial.failed();
-    return {{"format", "tl-leaderboard"},
-            {"version", 1},
-            {"experiment", json::escape_bytes(experiment_.origin)},
-            {"dataset", json::escape_bytes(dataset_.spec())},
-            {"metric", train::name_of(experiment_.metric)},
-            {"classes", classes},
-            {"inputs", dataset_.records().size()},
-            {"skipped", skipped},
-            {"features", features},
-            {"candidates", candidates},
-            {"best", any ? json::Value(rows.front().trial.id) : json::Value(nullptr)},
-            {"seconds", {{"extract", extract_seconds_}, {"train", train_seconds_}, {"total", seconds}}}};
-  }
-
-  json::Value features_line(std::size_t s) const {
-    const shard::SinkReport &report = sinks_[s];
-    const shard::Changes changes = report.changes.value_or(shard::Changes{});
-    return {{"key", plan_.sets[s].key.hex()},
-            {"records", report.records},
-            {"written", report.written},
-            {"bytes", report.bytes},
-            {"changes",
-             {{"added", changes.added},
-              {"changed", changes.changed},
-              {"relabelled", changes.relabelled},
-              {"renamed", changes.renamed},
-              {"removed", changes.removed},
-              {"unchanged", changes.unchanged}}}};
-  }
-
-  json::Value candidate_line(const Row &row, std::size_t rank) const {
-    const Candidate &candidate = candidates_[row.candidate];
-    const Trial &trial = row.trial;
-    json::Value line = json::Value::object();
-    if (!trial.failed()) line["rank"] = rank;
-    line["id"] = trial.id;
-    line["name"] = json::escape_bytes(trial.name);
-    line["model"] = json::escape_bytes(experiment_.models[candidate.spec.model].name);
-    line["scheme"] = graph::to_json(candidate.spec.scheme);
-    line["options"] = train::to_json(candidate.spec.options);
-    line["features"] = plan_.sets[plan_.set_of[row.candidate]].key.hex();
-    line["status"] = trial.failed() ? "failed" : "ok";
-    if (trial.failed()) {
-      line["failure"] = json::escape_bytes(trial.failure);
-    } else {
-      line["score"] = trial.score;
-      line["training_records"] = trial.training_records;
-      line["epochs"] = trial.epochs;
-      line["best_epoch"] = trial.best_epoch;
-      line["validation"] = trial.validation;
-    }
-    line["seconds"] = trial.seconds;
-    line["cached"] = trial.cached;
-    return line;
-  }
-
   const Experiment &experiment_;
   const data::Dataset &dataset_;
   const SelectOptions &options_;
   const SelectEvents &events_;
   const std::vector<Candidate> candidates_;
+  const SharedGraphs graphs_;
   RunsFolder folder_; // after the candidates: an experiment that is refused leaves no trace
   ReusePlan plan_;
   std::vector<shard::SinkReport> sinks_;              // of each set
-  std::vector<Digest> digests_;                       // of each set: the state of the data
+  std::vector<Digest> digests_;                       // of each group: the state of its data
+  std::optional<Digest> read_digest_;                 // of the data set, where it was read for it
   std::map<std::uint32_t, data::RecordNote> skipped_; // by index
   std::vector<Trial> trials_;                         // of each candidate
   double extract_seconds_ = 0, train_seconds_ = 0;

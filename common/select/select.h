@@ -3,6 +3,7 @@
 // RUNS/
 //   features/KEY/            shard folders, one for each feature set, by content
 //   trials/ID/               result.json and weights.safetensors of each candidate
+//   costs.json               what was measured for the plan
 //   reuse-plan.json          what was shared
 //   leaderboard.json         the result
 //   best/model.pt            the best candidate, as TorchScript
@@ -20,14 +21,19 @@
 namespace tl::select {
 
 struct SelectOptions {
-  std::string runs;        // folder, created if missing
-  std::size_t threads = 0; // that read and decode; 0: one per core
-  bool keep_going = false; // damaged records are skipped and named
+  std::string runs;                             // folder, created if missing
+  std::size_t threads = 0;                      // that read and decode; 0: one per core
+  bool keep_going = false;                      // damaged records are skipped and named
+  std::optional<std::int64_t> disk_budget = {}; // bytes of features; none: the experiment's, or no limit
+  std::optional<std::int64_t> memory_budget =
+      {}; // bytes of training; none: the experiment's, or half of the host's
+  reuse::Keep keep = reuse::Keep::plan;
+  bool fuse = true; // candidates may train in one pass
 };
 
 /// What happens, as it happens. All may be empty.
 struct SelectEvents {
-  std::function<void(const ReusePlan &, const std::vector<Candidate> &)> planned;
+  std::function<void(const ReusePlan &, const std::vector<Candidate> &, const SharedGraphs &)> planned;
   std::function<void(const std::string &)> note, warn;           // one line each
   std::function<void(std::size_t records)> extracted;            // since the last call
   std::function<void(const Candidate &, const Trial &)> trained; // or found

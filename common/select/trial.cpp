@@ -2,21 +2,18 @@
 
 #include "cli/error.h"
 #include "cli/io.h"
-#include "cli/log.h"
-#include "model/load.h"
 #include "model/tensors.h"
-#include "runtime/clock.h"
 #include "shard/folder.h"
+#include "shard/folder_files.h"
 #include "shard/sealed.h"
-#include "train/sources.h"
 #include "json/bytes.h"
-
-#include <torch/torch.h>
 
 #include <algorithm>
 #include <filesystem>
-#include <new>
-#include <tuple>
+#include <map>
+#include <mutex>
+#include <set>
+#include <utility>
 
 namespace tl::select {
 
@@ -25,66 +22,33 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char *kWeightsFormat = "tl-weights";
+constexpr const char *kStateFormat = "tl-state";
 
 std::string result_path(const std::string &folder) { return (fs::path(folder) / "result.json").string(); }
 std::string weights_path(const std::string &folder) {
   return (fs::path(folder) / "weights.safetensors").string();
 }
 
-json::Value epoch_line(const train::EpochResult &epoch) {
-  return {{"epoch", epoch.epoch},
-          {"loss", epoch.train.loss},
-          {"lr", epoch.train.lr},
-          {"validation_loss", epoch.validation->loss()},
-          {"accuracy", epoch.validation->accuracy()},
-          {"balanced_accuracy", epoch.validation->balanced_accuracy()}};
+std::string state_path(const std::string &folder) {
+  return (fs::path(folder) / "state.safetensors").string();
 }
 
-/// The parameters that training gave other contents.
-std::vector<shard::NamedTensor> changed_weights(const model::Model &before, const model::Model &after) {
-  std::vector<shard::NamedTensor> weights;
-  for (std::size_t i = 0; i < after.parameters.size(); ++i)
-    if (!after.parameters[i].is_same(before.parameters[i]))
-      weights.push_back({after.graph.parameters[i].name, model::from_torch(after.parameters[i].detach())});
-  return weights;
+void write_tensors(const std::string &path, const char *format, shard::SafeTensors file) {
+  cli::AtomicFile output(path);
+  shard::write_sealed(std::move(file), format,
+                      [&](const void *bytes, std::size_t size) { output.write(bytes, size); });
+  output.commit();
 }
 
-/// Trains into `trial`; returns the weights.
-std::vector<shard::NamedTensor> train_into(Trial &trial, const Candidate &candidate,
-                                           const std::string &features,
-                                           const std::function<void(const train::EpochResult &)> &epoch) {
-  const Prepared &prepared = *candidate.prepared;
-  const train::TrainOptions &options = candidate.spec.options;
-  model::Model model = prepared.model;
-  model::initialise(model, options.seed);
-  train::SourceOptions how;
-  how.order = options.seed; // in which tl-train reads a data set
-  auto source = train::shard_source(shard::open_shards(features), prepared.preprocess, how);
-  const auto classes = static_cast<std::int64_t>(source->classes().size());
-  train::Trainer trainer(model, prepared.inputs, classes, options);
-  // The folder holds exactly what training reads, so nothing frozen is left to run.
-  train::Features rows(std::move(source), nullptr, classes);
-  train::fit(rows, {&trainer}, [&](std::size_t, const train::EpochResult &result) {
-    trial.epochs = result.epoch;
-    trial.training_records = result.train.records;
-    trial.history.push_back(epoch_line(result));
-    if (result.best) {
-      trial.best_epoch = result.epoch;
-      trial.score = result.validation->score(options.monitor);
-      trial.validation = result.validation->to_json();
-    }
-    if (epoch) epoch(result);
-  });
-  return changed_weights(model, trainer.best());
-}
+using Labelled = std::pair<Digest, std::int64_t>; // content and label
 
-/// What another run must not find: the figures of a training that broke off.
-void fail(Trial &trial, const std::string &why, bool final) {
-  trial.failure = why;
-  trial.final = final;
-  trial.epochs = trial.best_epoch = 0;
-  trial.validation = nullptr;
-  trial.history = json::Value::array();
+Digest digest_of(const std::vector<std::string> &classes, std::vector<Labelled> records) {
+  Hasher hasher;
+  hasher.add("tl-data 2").add(static_cast<std::int64_t>(classes.size()));
+  for (const std::string &name : classes) hasher.add(name);
+  std::sort(records.begin(), records.end());
+  for (const auto &[record, label] : records) hasher.add(record).add(label);
+  return hasher.digest();
 }
 
 } // namespace
@@ -136,19 +100,44 @@ Trial trial_from_json(const json::Value &document, const std::string &origin) {
   return trial;
 }
 
-Digest data_digest(const std::string &features) {
-  const std::optional<shard::FolderIndex> index = shard::read_index(features);
-  if (!index) throw FormatError(features + ": has no index; run again to extract it");
-  Hasher hasher;
-  hasher.add("tl-data 1").add(static_cast<std::int64_t>(index->meta.classes.size()));
-  for (const std::string &name : index->meta.classes) hasher.add(name);
-  std::vector<const shard::Member *> members;
-  for (const shard::IndexEntry &entry : index->entries) members.push_back(&entry.member);
-  std::sort(members.begin(), members.end(), [](const shard::Member *a, const shard::Member *b) {
-    return std::tie(a->record, a->id, a->label) < std::tie(b->record, b->id, b->label);
-  });
-  for (const shard::Member *member : members) hasher.add(member->record).add(member->label).add(member->id);
-  return hasher.digest();
+Digest data_digest(const std::vector<std::string> &folders) {
+  std::vector<std::string> classes;
+  std::vector<Labelled> records;
+  std::map<Digest, std::size_t> folders_with; // a record
+  for (std::size_t i = 0; i < folders.size(); ++i) {
+    const std::optional<shard::FolderIndex> index = shard::read_index(folders[i]);
+    if (!index) throw FormatError(folders[i] + ": has no index; run again to extract it");
+    std::set<Digest> here;
+    for (const shard::IndexEntry &entry : index->entries) {
+      here.insert(entry.member.record);
+      if (i == 0) records.emplace_back(entry.member.record, entry.member.label);
+    }
+    for (const Digest &record : here) ++folders_with[record];
+    if (i == 0) classes = index->meta.classes;
+  }
+  records.erase(std::remove_if(records.begin(), records.end(),
+                               [&](const Labelled &r) { return folders_with[r.first] < folders.size(); }),
+                records.end());
+  return digest_of(classes, std::move(records));
+}
+
+Digest data_digest(const data::Dataset &dataset, std::size_t threads, data::HashCache *hashes) {
+  data::LoaderOptions loading;
+  loading.form = data::Form::encoded;
+  loading.threads = threads;
+  loading.on_error = data::OnError::skip; // training says what is wrong with it
+  loading.hashes = hashes;
+  std::mutex mutex;
+  std::vector<Labelled> records;
+  loading.wanted = [&](std::uint32_t index, const Digest &hash) {
+    const std::lock_guard<std::mutex> guard(mutex);
+    records.emplace_back(hash, dataset.records()[index].label);
+    return false; // its hash was all
+  };
+  data::Loader loader(dataset, data::record_order(dataset, false, 0), {}, loading);
+  while (loader.next()) {
+  }
+  return digest_of(dataset.classes(), std::move(records));
 }
 
 std::optional<Trial> TrialFolder::load(const Candidate &candidate, const Digest &data) const {
@@ -170,11 +159,8 @@ std::optional<Trial> TrialFolder::load(const Candidate &candidate, const Digest 
 
 void TrialFolder::save(const Trial &trial, const std::vector<shard::NamedTensor> &weights) const {
   if (!trial.failed()) {
-    shard::SafeTensors file{weights, {{"candidate", trial.id}, {"data", trial.data.hex()}}};
-    cli::AtomicFile output(weights_path(path));
-    shard::write_sealed(std::move(file), kWeightsFormat,
-                        [&](const void *bytes, std::size_t size) { output.write(bytes, size); });
-    output.commit();
+    write_tensors(weights_path(path), kWeightsFormat,
+                  {weights, {{"candidate", trial.id}, {"data", trial.data.hex()}}});
   }
   const json::Value document = to_json(trial);
   json::validate(document, "trial", result_path(path));
@@ -200,35 +186,34 @@ model::Model TrialFolder::best_model(const Candidate &candidate, const Digest &d
   return model;
 }
 
-Trial train_candidate(const Candidate &candidate, const std::string &features, const Digest &data,
-                      const TrialFolder &folder,
-                      const std::function<void(const train::EpochResult &)> &epoch) {
-  const Stopwatch watch;
-  Trial trial;
-  trial.id = candidate.id;
-  trial.name = candidate.name();
-  trial.data = data;
-  trial.history = json::Value::array();
-  std::vector<shard::NamedTensor> weights;
-  try {
-    weights = train_into(trial, candidate, features, epoch);
-  } catch (const train::NotFinite &error) {
-    fail(trial, error.what(), true);
-  } catch (const FormatError &) {
-    throw;
-  } catch (const SystemError &) {
-    throw;
-  } catch (const Error &error) {
-    if (error.code() == ExitCode::interrupted || error.code() == ExitCode::closed_pipe) throw;
-    fail(trial, error.what(), false);
-  } catch (const c10::Error &error) {
-    fail(trial, model::first_line(error.what_without_backtrace()), false);
-  } catch (const std::bad_alloc &) {
-    fail(trial, "out of memory", false);
-  }
-  trial.seconds = watch.seconds();
-  folder.save(trial, weights);
-  return trial;
+void TrialFolder::save_state(const Trial &trial, const train::TrainerState &state) const {
+  write_tensors(state_path(path), kStateFormat,
+                {state.tensors,
+                 {{"candidate", trial.id},
+                  {"data", trial.data.hex()},
+                  {"epochs", std::to_string(trial.epochs)},
+                  {"progress", json::compact(state.progress)}}});
 }
+
+std::optional<train::TrainerState> TrialFolder::load_state(const Trial &trial) const {
+  const std::string file = state_path(path);
+  std::error_code ignored;
+  if (!fs::exists(file, ignored)) return std::nullopt;
+  try {
+    shard::SafeTensors stored = shard::parse_sealed(shard::map_file(file), kStateFormat, file);
+    if (shard::required(stored.metadata, "candidate", file) != trial.id ||
+        shard::required(stored.metadata, "data", file) != trial.data.hex() ||
+        shard::required_count(stored.metadata, "epochs", file) != trial.epochs)
+      return std::nullopt;
+    train::TrainerState state;
+    state.progress = json::parse(shard::required(stored.metadata, "progress", file), file);
+    state.tensors = std::move(stored.tensors);
+    return state;
+  } catch (const FormatError &) { // it is trained from the start
+    return std::nullopt;
+  }
+}
+
+void TrialFolder::remove_state() const { shard::remove_file(state_path(path)); }
 
 } // namespace tl::select

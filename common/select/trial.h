@@ -1,12 +1,12 @@
 // One candidate trained on one state of the data: the result, and the weights it left.
 #pragma once
 
+#include "data/loader.h"
 #include "select/candidate.h"
 #include "shard/safetensors.h"
-#include "train/fit.h"
+#include "train/trainer.h"
 #include "json/document.h"
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,35 +29,42 @@ struct Trial {
   bool cached = false; // from an earlier run
 
   bool failed() const { return !failure.empty(); }
+  /// No further epoch would be trained if so many were asked for: it has them, it failed, or it is out of
+  /// patience.
+  bool reached(std::int64_t wanted, std::int64_t patience) const {
+    return failed() || epochs >= wanted || (patience > 0 && epochs - best_epoch >= patience);
+  }
 };
 
 json::Value to_json(const Trial &trial);
 /// Throws FormatError.
 Trial trial_from_json(const json::Value &document, const std::string &origin);
 
-/// Identifies what a candidate is trained on: the records with their labels and names (which decide their
-/// order), and the classes.
-Digest data_digest(const std::string &features);
+/// Identifies what a candidate is trained on: the contents of the records with their labels, and the classes.
+/// Not their names: training reads the records in an order of their contents. `folders`: of features; records
+/// that one of them lacks do not count.
+Digest data_digest(const std::vector<std::string> &folders);
+/// The same of a data set, whose records are read for it where `hashes` (may be null) does not know them.
+Digest data_digest(const data::Dataset &dataset, std::size_t threads, data::HashCache *hashes);
 
 /// Folder of one candidate: RUNS/trials/ID.
 struct TrialFolder {
   std::string path;
 
-  /// The result of an earlier run on the same data; nothing if there is none, or if it is damaged, or if
-  /// its weights are missing.
+  /// The result of an earlier run on the same data, of whatever number of epochs; nothing if there is none,
+  /// or if it is damaged, or if its weights are missing.
   std::optional<Trial> load(const Candidate &candidate, const Digest &data) const;
   /// The weights first, so that a result never stands alone.
   void save(const Trial &trial, const std::vector<shard::NamedTensor> &weights) const;
   /// The candidate's model with the weights of its best epoch. Throws FormatError if they are damaged or
   /// come from other data, SystemError if they are gone.
   model::Model best_model(const Candidate &candidate, const Digest &data) const;
-};
 
-/// Trains the candidate on the features in a shard folder, exactly as it would be trained alone, and
-/// saves the result. A loss that is not finite, and whatever else makes this candidate alone
-/// impossible, becomes a failed trial; a damaged folder, a full disk or a signal is thrown.
-Trial train_candidate(const Candidate &candidate, const std::string &features, const Digest &data,
-                      const TrialFolder &folder,
-                      const std::function<void(const train::EpochResult &)> &epoch);
+  /// A training that stopped early, to go on later; save() comes after it. Nothing if there is none that fits
+  /// `trial`, or if it is damaged.
+  void save_state(const Trial &trial, const train::TrainerState &state) const;
+  std::optional<train::TrainerState> load_state(const Trial &trial) const;
+  void remove_state() const;
+};
 
 } // namespace tl::select

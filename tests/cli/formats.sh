@@ -49,7 +49,7 @@ END
   mapfile -t trials < <(find runs/trials -name '*.json')
   ((${#trials[@]} == 3)) || fail "not one document for each candidate: ${trials[*]}"
   validate {model,data,host,link,plan,extraction,lease,summary,experiment,board}.json run/metrics.jsonl run/model.pt \
-    all/metrics.jsonl all/model.pt runs/leaderboard.json runs/reuse-plan.json "${trials[@]}" runs/best/model.pt
+    all/metrics.jsonl all/model.pt runs/leaderboard.json runs/{reuse-plan,costs}.json "${trials[@]}" runs/best/model.pt
   cp out seen
   for schema in "$TL_SOURCE"/schemas/*.schema.json; do
     basename "$schema" .schema.json

@@ -14,7 +14,7 @@ setup() {
 experiment() {
   cat >experiment.json <<END
 {"format": "tl-experiment", "version": 1, ${2:-}
- "models": [{"name": "net", "path": "$SHARED/net.pt", "preprocess": "$pixels"}],
+ "models": [{"name": "net", "path": "${NET:-$SHARED/net.pt}", "preprocess": "$pixels"}],
  "defaults": {"epochs": 4, "lr": 0.01}, "candidates": $1}
 END
 }
@@ -37,12 +37,16 @@ test_a_table_for_people_and_json_for_programs() {
 
 test_explain_tells_what_is_shared() {
   experiment '[{"head": ["linear", "mlp:8"]}, {"features": "layer2"}, {"train": "^layer4"}]'
-  selected --explain --json
+  selected --explain --json --materialise all
   expect_status 0
-  expect_stderr '^4 candidates read 3 feature sets, extracted in 1 pass over 60 records; '
+  expect_stderr '^4 candidates share a graph of [0-9]+ values; 3 of them are kept for 60 records, extracted in 1 pass; '
   expect_stderr '^frozen layers: .* once; .* if every candidate ran them in every epoch$'
+  expect_stderr '^predicted: .*, of which extraction .* own steps '
+  expect_stderr '^with nothing shared, every candidate from the records in each epoch: .* times as long'
+  expect_stderr '^with everything stored that a candidate reads: .* times as long'
   expect_stderr '-> 2 candidates$'
-  expect_json runs/reuse-plan.json "d['shared_flops'] < 0.2 * d['separate_flops']"
+  expect_stderr '^group 1: 2 candidates in one pass, loads '
+  expect_json runs/reuse-plan.json "d['shared_flops'] < 0.2 * d['separate_flops'] and d['predicted_seconds']['plan'] < d['predicted_seconds']['nothing_shared'] and len(d['groups']) == 3"
   selected -q
   expect_quiet
 }
@@ -66,7 +70,7 @@ test_results_are_those_of_tl_train() {
     "--head linear --train ^ --optimizer sgd --seed 7"; do
     # shellcheck disable=SC2086 # several words
     must tl-train --model "$SHARED/net.pt" --data "$SHARED/photos" --preprocess "$pixels" --lr 0.01 --epochs 4 \
-      --monitor balanced-accuracy --validation 0.3 $options -o run --force
+      --monitor balanced-accuracy --validation 0.3 --by-content $options -o run --force
     of_epochs run >alone
     "$PYTHON" - "$options" <<'END' || fail "tl-train $options does not agree with tl-select"
 import glob, json, sys
@@ -98,15 +102,15 @@ END
 test_new_records_cost_only_themselves() {
   cp -r "$SHARED/photos" photos
   experiment '[{"head": ["linear", "mlp:8"]}]'
-  must tl-select experiment.json photos -o runs --json
+  must tl-select experiment.json photos -o runs --json --materialise all
   pictures more 23 cat
   mv more/cat/02[0-2].png photos/cat/
   mv photos/dog/001.png photos/owl/moved.png
   rm photos/owl/002.png
-  must tl-select experiment.json photos -o runs --json
+  must tl-select experiment.json photos -o runs --json --materialise all
   expect_json out "d['features'][0]['written'] == 3 and [d['features'][0]['changes'][k] for k in ('added', 'relabelled', 'removed', 'unchanged')] == [3, 1, 1, 58]"
   expect_json out "not any(c['cached'] for c in d['candidates'])"
-  must tl-select experiment.json photos -o runs --json
+  must tl-select experiment.json photos -o runs --json --materialise all
   expect_json out "d['features'][0]['written'] == 0 and all(c['cached'] for c in d['candidates'])"
 }
 
@@ -119,7 +123,7 @@ test_files_with_the_same_backbone_share_it() {
             {"name": "other", "path": "$SHARED/other.pt", "preprocess": "$pixels"}],
  "candidates": [{"epochs": 1}]}
 END
-  selected --json
+  selected --json --materialise all
   expect_status 0
   # net and sibling are the same network, so the same candidate.
   expect_stderr 'candidate sibling/linear/adam-lr0.001 is the same as net/linear/adam-lr0.001; it is tried once'
@@ -147,7 +151,7 @@ test_damaged_pictures() {
   run tl-select experiment.json photos -o runs
   expect_status 1
   expect_stderr 'cat/empty.png'
-  run tl-select experiment.json photos -o runs --keep-going --json
+  run tl-select experiment.json photos -o runs --keep-going --json --materialise all
   expect_status 3
   expect_stderr 'warning: skipped cat/empty.png: '
   expect_json out "d['inputs'] == 61 and [s['id'] for s in d['skipped']] == ['cat/empty.png'] and d['features'][0]['records'] == 60"
@@ -182,7 +186,7 @@ END
 
 test_a_kill_in_training_keeps_what_is_done() {
   experiment '[{"head": "linear", "seed": [1, 2, 3, 4, 5, 6]}, {"train": ".*", "epochs": 500, "patience": 400}]'
-  setsid tl-select experiment.json "$SHARED/photos" -o runs >out 2>err &
+  setsid tl-select experiment.json "$SHARED/photos" -o runs --materialise all >out 2>err &
   pid=$!
   for _ in $(seq 600); do
     (($(find runs/trials -name result.json 2>/dev/null | wc -l) == 6)) && break
@@ -191,10 +195,111 @@ test_a_kill_in_training_keeps_what_is_done() {
   kill -9 -- -"$pid" 2>/dev/null
   wait "$pid" 2>/dev/null
   experiment '[{"head": "linear", "seed": [1, 2, 3, 4, 5, 6, 7]}]'
-  selected --json
+  selected --json --materialise all
   expect_status 0
   expect_stderr "process $pid did not finish here"
   expect_json out "sum(c['cached'] for c in d['candidates']) == 6 and d['features'][0]['written'] == 0"
+}
+
+# The losses of every candidate in RUNS, against those in WANTED.
+expect_same_losses() {
+  "$PYTHON" - "$1" "$2" <<'END' || fail "$2 has other losses than $1"
+import glob, json, os, sys
+def losses(folder):
+    trials = [json.load(open(path)) for path in glob.glob(folder + "/trials/*/result.json")]
+    return {t["id"]: [(e["loss"], e["validation_loss"]) for e in t["history"]] if t["status"] == "ok" else None for t in trials}
+wanted, found = losses(sys.argv[1]), losses(sys.argv[2])
+assert wanted and wanted.keys() == found.keys(), (wanted.keys(), found.keys())
+for id, epochs in wanted.items():
+    assert (epochs is None) == (found[id] is None) and len(epochs or []) == len(found[id] or []), (id, epochs, found[id])
+    for x, y in zip(epochs or [], found[id] or []):
+        assert all(abs(a - b) <= 1e-5 * max(1, abs(a)) for a, b in zip(x, y)), (id, x, y)
+END
+}
+
+# same_results CANDIDATES LARGEST: with every option, candidates get the losses of each trained alone from the
+# records; without features on disk, LARGEST of them train in one pass.
+same_results() {
+  experiment "$1"
+  must tl-select experiment.json "$SHARED/photos" -o alone --materialise none --no-fuse
+  expect_json alone/reuse-plan.json "d['sets'] == [] and all(len(g['candidates']) == 1 and g['records'] for g in d['groups'])"
+  for options in "" "--materialise all" "--materialise none" "--no-fuse" "--disk-budget 20k" "--memory-budget 1k"; do
+    # shellcheck disable=SC2086 # several words
+    must tl-select experiment.json "$SHARED/photos" -o shared $options
+    expect_same_losses alone shared
+    [[ $options != "--materialise none" ]] || expect_json shared/reuse-plan.json "max(len(g['candidates']) for g in d['groups']) >= $2"
+    rm -r shared
+  done
+}
+
+test_no_option_of_the_plan_changes_a_result() {
+  same_results '[{"head": ["linear", "mlp:8"], "features": [null, "layer2"], "batch": [16, 32], "optimizer": "sgd"},
+    {"lr": 10, "epochs": 9, "patience": 1, "optimizer": "sgd"}, {"lr": 1e38, "optimizer": "sgd", "head": "mlp:8"},
+    {"train": "^layer4", "optimizer": "sgd"}]' 9
+  expect_json alone/leaderboard.json "sum(c['status'] == 'failed' for c in d['candidates']) == 1"
+}
+
+test_no_option_changes_a_result_of_a_transformer() {
+  network tiny_vit vit.pt --input 3x32x32
+  NET=$PWD/vit.pt
+  same_results '[{"head": ["linear", "mlp:8"], "batch": [16, 32], "optimizer": "sgd"}, {"lr": [3, 10], "epochs": 9, "patience": 1, "optimizer": "sgd"},
+    {"lr": 1e38, "optimizer": "sgd", "head": "mlp:8"}, {"train": "encoder_layer_1", "optimizer": "sgd"}]' 7
+}
+
+test_features_stay_within_the_disk_budget() {
+  cp -r "$SHARED/photos" photos
+  experiment '[{"features": ["layer1", "layer2", "layer3", null], "epochs": 20}, {"train": ".*", "epochs": 20}]'
+  must tl-select experiment.json photos -o runs
+  for budget in 30000 100000; do
+    run tl-select experiment.json photos -o runs --disk-budget "$budget"
+    expect_status 0
+    bytes=$(find runs/features -type f -printf '%s\n' 2>/dev/null | awk '{ sum += $1 } END { print sum + 0 }')
+    ((bytes <= budget)) || fail "$bytes bytes of features, not $budget"
+    expect_json runs/reuse-plan.json "d['disk_budget'] == $budget"
+  done
+  run tl-select experiment.json photos -o runs --disk-budget 10k --materialise all
+  expect_status 1
+  expect_error 'more than the disk budget of 10'
+  selected --disk-budget much
+  expect_status 2
+}
+
+test_further_cycles_under_a_plan() {
+  cp -r "$SHARED/photos" photos
+  pictures more 40 cat dog owl
+  experiment '[{"head": ["linear", "mlp:8"], "features": [null, "layer2"], "optimizer": "sgd"}]'
+  for cycle in 20 25 40; do
+    for class in cat dog owl; do
+      for ((i = 20; i < cycle; ++i)); do cp "more/$class/$(printf %03d "$i").png" "photos/$class/"; done
+    done
+    must tl-select experiment.json photos -o runs
+    must tl-select experiment.json photos -o fresh --materialise none
+    expect_same_losses fresh runs
+    rm -r fresh
+  done
+  expect_json runs/reuse-plan.json "d['records'] == 120 and d['expected_records'] == 120"
+  pictures more 41 cat
+  cp more/cat/040.png photos/cat/
+  must tl-select experiment.json photos -o runs
+  expect_json runs/reuse-plan.json "d['records'] == 121 and d['expected_records'] == 240"
+}
+
+test_a_kill_in_the_middle_of_a_fused_group() {
+  experiment '[{"lr": [0.1, 0.2], "epochs": 2}, {"lr": 0.3, "epochs": 1000000}]'
+  setsid tl-select experiment.json "$SHARED/photos" -o runs --materialise all >out 2>err &
+  pid=$!
+  for _ in $(seq 600); do
+    (($(find runs/trials -name result.json 2>/dev/null | wc -l) == 2)) && break
+    sleep 0.05
+  done
+  expect_json runs/reuse-plan.json "len(d['groups']) == 1"
+  kill -9 -- -"$pid" 2>/dev/null
+  wait "$pid" 2>/dev/null
+  experiment '[{"lr": [0.1, 0.2], "epochs": 2}, {"lr": 0.3, "epochs": 3}]'
+  selected --json --materialise all
+  expect_status 0
+  expect_json out "sum(c['cached'] for c in d['candidates']) == 2 and all(c['status'] == 'ok' for c in d['candidates'])"
+  expect_json out "sorted(c['epochs'] for c in d['candidates']) == [2, 2, 3]"
 }
 
 test_an_interrupt_stops_it() {

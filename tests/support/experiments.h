@@ -1,6 +1,7 @@
 // A small experiment: tiny networks over 8x8 pictures, candidates by JSON.
 #pragma once
 
+#include "select/planner.h"
 #include "select/select.h"
 #include "support/files.h"
 #include "support/models.h"
@@ -59,13 +60,42 @@ public:
                         const select::SelectEvents &events = {}) const {
     const select::Experiment wanted = experiment(document);
     const data::Dataset records = dataset(wanted);
-    return select::select(wanted, records, {runs(), 2, keep_going}, events);
+    return select::select(wanted, records, options(keep_going), events);
+  }
+  select::Selection run(const char *candidates, const select::SelectOptions &options,
+                        const select::SelectEvents &events = {}) const {
+    const select::Experiment wanted = experiment(candidates);
+    const data::Dataset records = dataset(wanted);
+    return select::select(wanted, records, options, events);
+  }
+  /// Everything that candidates read is kept, so that what is on disk does not depend on measured times.
+  select::SelectOptions options(bool keep_going = false) const {
+    select::SelectOptions options;
+    options.runs = runs();
+    options.threads = 2;
+    options.keep_going = keep_going;
+    options.keep = reuse::Keep::all;
+    return options;
   }
   select::Candidates resolve(const char *candidates) const {
     const select::Experiment wanted = experiment(candidates);
     return select::resolve(wanted, dataset(wanted));
   }
 };
+
+/// Made up: each value takes a millisecond, and so does a record; a row takes next to nothing.
+inline select::Costs made_up_costs(const select::SharedGraphs &graphs,
+                                   const std::vector<select::Candidate> &candidates) {
+  select::Costs costs;
+  costs.threads = 1;
+  costs.load = costs.write = {1e-6, 1e-9};
+  for (const select::SharedGraph &graph : graphs.graphs) {
+    costs.inputs[graph.input()] = {1e-3, 1e-6, 1000};
+    for (const graph::Value &value : graph.graph().values) costs.values[value.hash] = 1e-3;
+  }
+  for (const select::Candidate &candidate : candidates) costs.training[candidate.id] = {1e-3, 1000, 100};
+  return costs;
+}
 
 inline std::vector<std::string> names_of(const select::Experiment &experiment) {
   std::vector<std::string> names;

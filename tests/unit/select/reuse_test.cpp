@@ -4,8 +4,10 @@
 #include "model/program.h"
 #include "model/tensors.h"
 #include "select/feature_store.h"
+#include "select/measure.h"
 #include "select/multi_model.h"
 #include "support/experiments.h"
+#include "support/mutate.h"
 #include "support/shards.h"
 
 #include <doctest/doctest.h>
@@ -24,9 +26,32 @@ namespace {
 
 const select::StoredState kNothing = [](const select::FeatureSet &) { return std::nullopt; };
 
-ReusePlan plan_of(const std::vector<Candidate> &candidates) {
-  return select::make_reuse_plan(candidates, 36, kNothing);
-}
+/// Candidates with their graphs, and plans for them.
+struct Planned {
+  explicit Planned(std::vector<Candidate> found)
+      : candidates(std::move(found)), graphs(select::share(candidates)),
+        costs(test::made_up_costs(graphs, candidates)) {
+    options.records = options.expected = 36;
+    options.memory_budget = 1 << 30;
+    options.keep = reuse::Keep::all;
+  }
+  ReusePlan plan(const select::StoredState &stored = kNothing) const {
+    return select::make_reuse_plan(candidates, graphs, costs, options, stored);
+  }
+
+  /// To extract one value alone.
+  extract::Prefix prefix(const select::FeatureSet &set) const {
+    const select::SharedGraph &graph = graphs.graphs[set.graph];
+    graph::Cut cut;
+    cut.values = {set.value};
+    return extract::Prefix(graph.merged->model(), cut, graph.preprocess);
+  }
+
+  std::vector<Candidate> candidates;
+  select::SharedGraphs graphs;
+  select::Costs costs;
+  select::PlanOptions options;
+};
 
 /// Frozen values of a candidate, by a program of its own.
 std::vector<at::Tensor> alone(const select::Prepared &prepared, const at::Tensor &input) {
@@ -97,13 +122,16 @@ TEST_CASE("candidates of files with the same backbone share its features by cont
   Workshop w;
   w.add_model("retrained", {1, 7}); // another classifier on the same backbone
   w.add_model("other", {2});
-  const std::vector<Candidate> candidates = w.resolve(R"([{"lr": [0.1, 0.2]}])").all;
-  REQUIRE(candidates.size() == 6);
-  const ReusePlan plan = plan_of(candidates);
+  const Planned planned(w.resolve(R"([{"lr": [0.1, 0.2]}])").all);
+  REQUIRE(planned.candidates.size() == 6);
+  const ReusePlan plan = planned.plan();
   REQUIRE(plan.sets.size() == 2);
   CHECK(plan.sets[0].candidates == std::vector<std::size_t>{0, 1, 2, 3});
   CHECK(plan.sets[1].candidates == std::vector<std::size_t>{4, 5});
-  CHECK(plan.set_of == std::vector<std::size_t>{0, 0, 0, 0, 1, 1});
+  REQUIRE(plan.groups.size() == 2); // who reads the same trains together
+  CHECK(plan.group_of == std::vector<std::size_t>{0, 0, 0, 0, 1, 1});
+  CHECK(plan.groups[0].sets == std::vector<std::size_t>{0});
+  CHECK(!plan.groups[0].records);
   REQUIRE(plan.passes.size() == 1); // one reading, for both backbones
   CHECK(plan.passes[0].flops == doctest::Approx(plan.sets[0].flops + plan.sets[1].flops));
   CHECK(plan.separate_flops == doctest::Approx(3 * (4 * plan.sets[0].flops + 2 * plan.sets[1].flops)));
@@ -112,31 +140,126 @@ TEST_CASE("candidates of files with the same backbone share its features by cont
 
 TEST_CASE("a value on the way to another is computed once") {
   Workshop w;
-  const std::vector<Candidate> candidates =
-      w.resolve(R"([{"features": "block"}, {}, {"train": "^down"}, {"train": ".*"}])").all;
-  const ReusePlan plan = plan_of(candidates);
+  const Planned planned(w.resolve(R"([{"features": "block"}, {}, {"train": "^down"}, {"train": ".*"}])").all);
+  const ReusePlan plan = planned.plan();
   REQUIRE(plan.sets.size() == 4);
   REQUIRE(plan.passes.size() == 2); // pixels are read apart: they are kept in one byte each
-  CHECK(plan.passes[0].sets == std::vector<std::size_t>{0, 1, 2});
-  CHECK(plan.sets[3].meta.codec == "u8");
-  CHECK(plan.sets[3].bytes == 3 * 8 * 8);
+  const select::FeatureSet &pixels = plan.sets[0];
+  CHECK(pixels.meta.codec == "u8");
+  CHECK(pixels.bytes == 3 * 8 * 8);
+  CHECK(pixels.candidates == std::vector<std::size_t>{3});
+  CHECK(plan.passes[1].sets == std::vector<std::size_t>{1, 2, 3});
   // The whole is what the deepest needs, and the pooling of the other.
   double deepest = 0, sum = 0;
-  for (std::size_t s = 0; s < 3; ++s) {
+  for (std::size_t s = 1; s < 4; ++s) {
     deepest = std::max(deepest, plan.sets[s].flops);
     sum += plan.sets[s].flops;
   }
-  CHECK(plan.passes[0].flops < 1.01 * deepest);
+  CHECK(plan.passes[1].flops < 1.01 * deepest);
   CHECK(sum > 2 * deepest);
-  CHECK(plan.shared_flops == doctest::Approx(plan.passes[0].flops));
-  const json::Value document = to_json(plan, candidates);
+  CHECK(plan.shared_flops == doctest::Approx(plan.passes[1].flops));
+  const json::Value document = to_json(plan, planned.candidates, planned.graphs);
   json::validate(document, "reuse", "the plan");
-  CHECK(document["sets"][3]["candidates"][0] == candidates[3].id);
+  CHECK(document["sets"][0]["candidates"][0] == planned.candidates[3].id);
   std::string text;
-  for (const std::string &line : explain(plan, candidates)) text += line + "\n";
-  for (const Candidate &candidate : candidates) CHECK(text.find(candidate.name()) != std::string::npos);
-  CHECK(text.find("4 candidates read 4 feature sets, extracted in 2 passes over 36 records") !=
-        std::string::npos);
+  for (const std::string &line : explain(plan, planned.candidates, planned.graphs)) text += line + "\n";
+  for (const Candidate &candidate : planned.candidates)
+    CHECK(text.find(candidate.name()) != std::string::npos);
+  CHECK(text.find("4 of them are kept for 36 records, extracted in 2 passes") != std::string::npos);
+}
+
+TEST_CASE("what is not kept is computed in the pass, for all of its candidates at once") {
+  Workshop w;
+  Planned planned(w.resolve(R"([{"features": ["block", null], "lr": [0.1, 0.2]}, {"seed": 1}])").all);
+  planned.options.keep = reuse::Keep::none;
+  ReusePlan plan = planned.plan();
+  CHECK(plan.sets.empty());
+  REQUIRE(plan.groups.size() == 2); // another seed reads the records in another order
+  CHECK(plan.groups[0].candidates == std::vector<std::size_t>{0, 1, 2, 3});
+  CHECK(plan.groups[0].records);
+  CHECK(plan.groups[0].outputs.size() == 2);
+  CHECK(plan.groups[0].passes == 1); // memory holds the rows
+  CHECK(plan.predicted.plan < plan.predicted.separate);
+  json::validate(to_json(plan, planned.candidates, planned.graphs), "reuse", "the plan");
+  planned.options.memory_budget = plan.groups[0].memory - 1; // not for all at once
+  CHECK(planned.plan().groups.size() > 2);
+  planned.options.memory_budget = 0; // neither for two, nor for rows
+  plan = planned.plan();
+  CHECK(plan.groups.size() == 5);
+  CHECK(plan.groups[0].passes == doctest::Approx(3.2));
+  planned.options.memory_budget = 1 << 30;
+  planned.options.fuse = false;
+  CHECK(planned.plan().groups.size() == 5);
+}
+
+TEST_CASE("the plan keeps within the disk budget, and costs no more than keeping everything") {
+  Workshop w;
+  Planned planned(
+      w.resolve(R"([{"features": ["block", "down", null], "epochs": [3, 9]}, {"train": ".*"}])").all);
+  planned.options.memory_budget = 0;
+  const double everything = planned.plan().predicted.plan;
+  planned.options.keep = reuse::Keep::plan;
+  ReusePlan plan = planned.plan();
+  CHECK(plan.predicted.plan <= everything * (1 + 1e-9));
+  REQUIRE(plan.predicted.everything);
+  CHECK(plan.predicted.plan <= *plan.predicted.everything * (1 + 1e-9));
+  planned.options.disk_budget = 36 * (plan.bytes() / 2);
+  const ReusePlan half = planned.plan();
+  CHECK(half.bytes() * 36 <= *planned.options.disk_budget);
+  CHECK(half.predicted.plan >= plan.predicted.plan * (1 - 1e-9));
+  CHECK(!half.predicted.everything);
+  planned.options.keep = reuse::Keep::all;
+  CHECK(test::message_of([&] { planned.plan(); }).find("disk budget") != std::string::npos);
+}
+
+TEST_CASE("what is planned for doubles until it suffices") {
+  CHECK(select::expected_records(500, 0) == 500);
+  CHECK(select::expected_records(500, 500) == 500);
+  CHECK(select::expected_records(400, 500) == 500);
+  CHECK(select::expected_records(501, 500) == 1000);
+  CHECK(select::expected_records(2001, 500) == 4000);
+}
+
+TEST_CASE("costs are read as they were written, damaged ones are refused") {
+  Workshop w;
+  const Planned planned(w.resolve(R"([{}, {"train": "^down"}])").all);
+  const json::Value document = to_json(planned.costs);
+  CHECK(to_json(select::costs_from_json(document, "file")) == document);
+  for (const test::Mutation &mutation : test::mutations(document)) {
+    INFO(mutation.what);
+    CHECK_THROWS_AS(select::costs_from_json(mutation.document, "file"), FormatError);
+  }
+}
+
+TEST_CASE("measuring gives every candidate and every value a cost, once") {
+  Workshop w;
+  w.add_model("other", {2});
+  const char *text =
+      R"([{"features": ["block", null]}, {"train": "conv2", "batch": 2}, {"lr": 1e38, "optimizer": "sgd"}])";
+  const select::Experiment experiment = w.experiment(text);
+  const data::Dataset dataset = w.dataset(experiment);
+  const std::vector<Candidate> candidates = select::resolve(experiment, dataset).all;
+  const select::SharedGraphs graphs = select::share(candidates);
+  select::Costs costs;
+  std::filesystem::create_directories(w.runs());
+  CHECK(select::measure(costs, graphs, candidates, dataset, w.runs()));
+  CHECK(std::filesystem::is_empty(w.runs()));
+  json::validate(to_json(costs), "costs", "costs");
+  for (const Candidate &candidate : candidates) {
+    CHECK(costs.training.at(candidate.id).seconds > 0);
+    CHECK(costs.training.at(candidate.id).fixed_bytes > 0);
+  }
+  const select::SharedGraph &graph = graphs.graphs.at(0);
+  CHECK(costs.inputs.at(graph.input()).read > 0);
+  CHECK(costs.inputs.at(graph.input()).bytes > 0);
+  double sum = 0;
+  for (const auto &[hash, seconds] : costs.values) sum += seconds;
+  CHECK(sum > 0);
+  CHECK(costs.load.of(1e6) > 0);
+  CHECK(costs.write.of(1e6) > 0);
+  const json::Value before = to_json(costs);
+  CHECK(!select::measure(costs, graphs, candidates, dataset, w.runs()));
+  CHECK(to_json(costs) == before);
 }
 
 TEST_CASE("the multi-model graph computes what each model computes alone") {
@@ -177,8 +300,9 @@ TEST_CASE("one pass fills every set as if it were extracted alone, and goes on w
   const char *candidates = R"([{"features": ["block", null]}, {"train": "conv2"}])";
   const select::Experiment experiment = w.experiment(candidates);
   const data::Dataset dataset = w.dataset(experiment);
-  const std::vector<Candidate> all = select::resolve(experiment, dataset).all;
-  const ReusePlan plan = plan_of(all);
+  Planned planned(select::resolve(experiment, dataset).all);
+  planned.options.records = planned.options.expected = 18;
+  const ReusePlan plan = planned.plan();
   REQUIRE(plan.passes.size() == 1);
   const std::string store = w.folder.path("store");
   extract::ExtractOptions options;
@@ -196,23 +320,16 @@ TEST_CASE("one pass fills every set as if it were extracted alone, and goes on w
       if ((seen += records) >= 10) throw Error("enough");
     };
     part.batch = 5;
-    const select::Prepared &prepared = *all[first.candidates[0]].prepared;
-    graph::Cut cut;
-    cut.values = prepared.inputs;
-    shard::SinkOptions small;
-    CHECK_THROWS(
-        extract::extract(dataset, extract::Prefix(prepared.model, cut, prepared.preprocess), sink, part));
+    CHECK_THROWS(extract::extract(dataset, planned.prefix(first), sink, part));
   }
   CHECK(!select::stored_state(store, first));
-  const select::PassReport report = select::run_pass(plan, plan.passes[0], all, dataset, store, options);
-  REQUIRE(report.sets.size() == 3);
+  const select::PassReport report =
+      select::run_pass(plan, plan.passes[0], planned.graphs, dataset, store, options);
+  REQUIRE(report.sets.size() == 4); // of the residual block, both branches
   for (const shard::SinkReport &set : report.sets) CHECK(set.records == 18);
   CHECK(report.extraction.computed == 18);
   for (const select::FeatureSet &set : plan.sets) {
-    const select::Prepared &prepared = *all[set.candidates[0]].prepared;
-    graph::Cut cut;
-    cut.values = prepared.inputs;
-    const extract::Prefix prefix(prepared.model, cut, prepared.preprocess);
+    const extract::Prefix prefix = planned.prefix(set);
     shard::ShardMeta meta = prefix.meta();
     meta.classes = dataset.classes();
     const std::string lonely = w.folder.path("alone-" + set.key.hex());
@@ -234,13 +351,18 @@ TEST_CASE("one pass fills every set as if it were extracted alone, and goes on w
   }
   // Nothing is left to do, and what differs in state is not computed again beside what is new.
   const auto state = [&](const select::FeatureSet &set) { return select::stored_state(store, set); };
-  CHECK(select::make_reuse_plan(all, 18, state).passes.size() == 1);
-  CHECK(select::run_pass(plan, plan.passes[0], all, dataset, store, options).extraction.computed == 0);
+  CHECK(planned.plan(state).passes.size() == 1);
+  CHECK(select::run_pass(plan, plan.passes[0], planned.graphs, dataset, store, options).extraction.computed ==
+        0);
   std::filesystem::remove_all(select::set_folder(store, plan.sets[1]));
-  const ReusePlan later = select::make_reuse_plan(all, 18, state);
+  const ReusePlan later = planned.plan(state);
   REQUIRE(later.passes.size() == 2);
   CHECK(later.sets[0].stored);
   CHECK(!later.sets[1].stored);
-  CHECK(select::run_pass(later, later.passes[0], all, dataset, store, options).extraction.computed == 0);
-  CHECK(select::run_pass(later, later.passes[1], all, dataset, store, options).sets[0].written == 18);
+  CHECK(later.sets[2].stored);
+  CHECK(
+      select::run_pass(later, later.passes[0], planned.graphs, dataset, store, options).extraction.computed ==
+      0);
+  CHECK(select::run_pass(later, later.passes[1], planned.graphs, dataset, store, options).sets[0].written ==
+        18);
 }

@@ -7,6 +7,7 @@
 #include "shard/folder_files.h"
 #include "support/experiments.h"
 #include "support/shards.h"
+#include "train/fit.h"
 #include "train/network.h"
 #include "train/sources.h"
 
@@ -71,7 +72,9 @@ TEST_CASE("every candidate gets what training it alone from the pictures gives")
     const train::Network network =
         train::make_network(pretrained, spec.scheme, 3, spec.options.seed, "input");
     train::Trainer trainer(network.model, network.start, 3, spec.options);
-    train::Features features(train::dataset_source(std::move(dataset), preprocess, spec.options.seed, {}),
+    train::SourceOptions how;
+    how.order = spec.options.seed;
+    train::Features features(train::dataset_source(std::move(dataset), preprocess, spec.options.seed, how),
                              network.frozen, 3, {1 << 20, 0});
     std::vector<train::EpochResult> epochs;
     train::fit(features, {&trainer},
@@ -281,7 +284,9 @@ TEST_CASE("what cannot be selected on is refused") {
     const data::Dataset dataset = w.dataset(experiment);
     for (const char *place : {"/runs", "", "/cat/../x/runs"})
       CHECK(test::message_of<UsageError>([&] {
-              select::select(experiment, dataset, {w.photos.root() + place, 1, false});
+              select::SelectOptions inside;
+              inside.runs = w.photos.root() + place;
+              select::select(experiment, dataset, inside);
             }).find("inside the data set") != std::string::npos);
     CHECK(!fs::exists(w.photos.root() + "/runs"));
   }
