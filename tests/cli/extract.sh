@@ -59,7 +59,7 @@ test_parts_make_the_whole() {
     local pids=() part
     for part in 3/3 1/3; do
       tl-extract --model "$SHARED/net.pt" --cut layer2 --preprocess "$HOW" "$source" -o features --order shuffled \
-        --seed 3 --partition $part 2>>log &
+        --seed 3 --partition "$part" 2>>log &
       pids+=($!)
     done
     for part in "${pids[@]}"; do wait "$part" || fail "a part failed: $(<log)"; done
@@ -70,7 +70,7 @@ test_parts_make_the_whole() {
     expect_stderr 'all 3 parts are there: 12 records, 0 skipped'
     expect_json report.json "d['part']['missing'] == [] and d['part']['records'] == 12 and d['inputs'] < 12"
     for folder in whole features; do
-      expect_rows $folder 'open(sys.argv[1] + ".txt", "w").write(repr([(r[0].removeprefix(b"photos/"), r[1], r[2].tolist()) for r in rows]))'
+      expect_rows "$folder" 'open(sys.argv[1] + ".txt", "w").write(repr([(r[0].removeprefix(b"photos/"), r[1], r[2].tolist()) for r in rows]))'
     done
     [[ $source == *.tar ]] || expect_same whole.txt features.txt
     extract "$source" -o features # as a whole: it finds everything
@@ -84,7 +84,7 @@ test_a_damaged_record_is_counted_by_its_part_and_by_the_whole() {
   : >photos/cat/003.png
   local part skipped=0
   for part in 1/4 2/4 3/4 4/4; do
-    extract photos -o features --keep-going --partition $part
+    extract photos -o features --keep-going --partition "$part"
     [[ $status == 3 ]] && ((++skipped))
     [[ $status == 0 || $status == 3 ]] || fail "status $status: $(<err)"
   done
