@@ -178,7 +178,7 @@ std::vector<std::string> trim(const std::string &store, const ReusePlan &plan) {
 
 PassReport run_pass(const ReusePlan &plan, const Pass &pass, const SharedGraphs &graphs,
                     const data::Dataset &dataset, const std::string &store,
-                    const extract::ExtractOptions &options) {
+                    const extract::ExtractOptions &options, const shard::SinkOptions &sink_options) {
   const extract::Prefix prefix = prefix_of(plan, pass, graphs);
   std::vector<FanOutSink::Target> targets;
   for (std::size_t i = 0; i < pass.sets.size(); ++i) {
@@ -187,7 +187,9 @@ PassReport run_pass(const ReusePlan &plan, const Pass &pass, const SharedGraphs 
     shard::ShardMeta meta = set.meta;
     meta.classes = dataset.classes();
     adopt_names(folder, meta);
-    targets.push_back({std::make_unique<shard::FolderSink>(folder, std::move(meta)), {i}});
+    shard::SinkOptions sink = sink_options;
+    if (options.part) sink.part = data::part_of(dataset, *options.part, options.shuffle, options.seed);
+    targets.push_back({std::make_unique<shard::FolderSink>(folder, std::move(meta), sink), {i}});
   }
   FanOutSink sink(std::move(targets));
   PassReport report;

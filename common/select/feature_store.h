@@ -64,6 +64,6 @@ struct PassReport {
 /// Brings the sets of one pass up to date with the data set: computes what is not there, lists what is.
 PassReport run_pass(const ReusePlan &plan, const Pass &pass, const SharedGraphs &graphs,
                     const data::Dataset &dataset, const std::string &store,
-                    const extract::ExtractOptions &options);
+                    const extract::ExtractOptions &options, const shard::SinkOptions &sink_options = {});
 
 } // namespace tl::select

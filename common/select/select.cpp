@@ -6,6 +6,7 @@
 #include "model/export.h"
 #include "runtime/clock.h"
 #include "runtime/host.h"
+#include "select/cycle.h"
 #include "select/leaderboard_document.h"
 #include "select/measure.h"
 #include "select/runs_folder.h"
@@ -46,16 +47,26 @@ public:
       const SelectEvents &events)
       : experiment_(experiment), dataset_(dataset), options_(options), events_(events),
         candidates_(resolved(experiment, dataset, events)), graphs_(share(candidates_)),
-        folder_(options.runs, dataset.spec()) {}
+        folder_(options.runs, dataset.spec()), keeper_(options.runs, dataset, options.verify) {}
 
   Selection run() {
     const Stopwatch watch;
     if (!folder_.predecessor().empty())
       note(options_.runs + ": process " + folder_.predecessor() +
            " did not finish here; this run goes on from there");
-    make_plan();
-    extract();
-    search();
+    for (const std::string &line : keeper_.notes()) warn(line);
+    try {
+      make_plan();
+      if (options_.distribute && !options_.distribute(plan_, candidates_)) {
+        folder_.finished();
+        return {};
+      }
+      extract();
+      search();
+    } catch (const FormatError &) {
+      keeper_.distrust(); // a shard that was whole is not any more: the next run finds it
+      throw;
+    }
     Selection selection;
     selection.rows = rank(std::move(trials_));
     selection.skipped = skipped_.size();
@@ -63,6 +74,10 @@ public:
     selection.leaderboard = leaderboard_document({experiment_, dataset_, candidates_, plan_, sinks_, skipped_,
                                                   extract_seconds_, train_seconds_, watch.seconds()},
                                                  selection.rows);
+    const store::Cycle cycle = keeper_.finish({experiment_, candidates_, plan_, selection.rows, skipped_,
+                                               extract_seconds_, train_seconds_, watch.seconds()});
+    note(summary(cycle));
+    selection.leaderboard["cycle"] = to_json(cycle);
     folder_.write("leaderboard.json", "leaderboard", selection.leaderboard);
     folder_.finished();
     return selection;
@@ -113,9 +128,13 @@ private:
     options.shuffle = true; // most candidates read the folder in this order
     options.seed = experiment_.seed;
     options.progress = events_.extracted;
+    options.hashes = &keeper_;
+    shard::SinkOptions sink;
+    sink.trusted = keeper_.trusted();
     sinks_.resize(plan_.sets.size());
     for (const Pass &pass : plan_.passes) {
-      const PassReport report = run_pass(plan_, pass, graphs_, dataset_, folder_.features(), options);
+      const PassReport report = run_pass(plan_, pass, graphs_, dataset_, folder_.features(), options, sink);
+      keeper_.measured(plan_, pass, report.extraction);
       for (const std::string &line : report.notes) warn(line);
       for (const data::RecordNote &record : report.extraction.warned) warn(record.id + ": " + record.reason);
       for (const data::RecordNote &record : report.extraction.skipped)
@@ -136,7 +155,7 @@ private:
     for (std::size_t s = 0; folders.empty() && s < plan_.sets.size(); ++s) // that has every record tells, too
       if (sinks_[s].skipped == 0) folders.push_back(set_folder(folder_.features(), plan_.sets[s]));
     if (!folders.empty()) return data_digest(folders);
-    if (!read_digest_) read_digest_ = data_digest(dataset_, options_.threads, nullptr);
+    if (!read_digest_) read_digest_ = data_digest(dataset_, options_.threads, &keeper_);
     return *read_digest_;
   }
 
@@ -258,6 +277,7 @@ private:
   const std::vector<Candidate> candidates_;
   const SharedGraphs graphs_;
   RunsFolder folder_; // after the candidates: an experiment that is refused leaves no trace
+  CycleKeeper keeper_;
   ReusePlan plan_;
   std::vector<shard::SinkReport> sinks_;              // of each set
   std::vector<Digest> digests_;                       // of each group: the state of its data

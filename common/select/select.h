@@ -6,6 +6,7 @@
 //   costs.json               what was measured for the plan
 //   reuse-plan.json          what was shared
 //   leaderboard.json         the result
+//   catalogue.db             what is there, and the cycles so far (store/catalogue.h)
 //   best/model.pt            the best candidate, as TorchScript
 // Everything appears whole or not at all, and what is there is not done again: a run that was killed,
 // or whose data has changed since, continues with what is missing.
@@ -28,7 +29,11 @@ struct SelectOptions {
   std::optional<std::int64_t> memory_budget =
       {}; // bytes of training; none: the experiment's, or half of the host's
   reuse::Keep keep = reuse::Keep::plan;
-  bool fuse = true; // candidates may train in one pass
+  bool fuse = true;    // candidates may train in one pass
+  bool verify = false; // every file and every shard is read again
+  /// Called with the plan: others may do the work, or some of it, before this process does what is missing.
+  /// False: this process ends here. May be empty.
+  std::function<bool(const ReusePlan &, const std::vector<Candidate> &)> distribute = {};
 };
 
 /// What happens, as it happens. All may be empty.
@@ -40,7 +45,7 @@ struct SelectEvents {
 };
 
 struct Selection {
-  json::Value leaderboard; // the document
+  json::Value leaderboard; // the document; null: only a plan was made
   std::vector<Row> rows;
   std::size_t skipped = 0; // records
   std::string best;        // path of the best model; "" if every candidate failed

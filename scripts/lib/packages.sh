@@ -15,11 +15,15 @@ TL_BUILD_PACKAGES=(
 )
 TL_TEST_PACKAGES=(
   python3 python3-numpy python3-pil python3-jsonschema python3-torch python3-torchvision
-  clang-format shellcheck mandoc zsh zstd openssh-server
+  clang-format shellcheck mandoc zsh zstd openssh-server strace
 )
 # An object store on one machine, for tests/cli/object.sh: scripts/swift.
 TL_SWIFT_PACKAGES=(
   swift-proxy swift-account swift-container swift-object memcached curl
+)
+# A cluster on one machine, for tests/cli/slurm.sh: scripts/slurm.
+TL_SLURM_PACKAGES=(
+  slurm-wlm munge
 )
 TL_QUICKSTART_PACKAGES=(
   python3 python3-torchvision dataset-fashion-mnist
