@@ -15,7 +15,7 @@ constexpr const char *kExamples =
     "  tl-split --storage there.json --link link.json --head linear --cut layer3 -o plan.json";
 
 struct Arguments {
-  std::string storage, compute, link, head, pool = "auto", output = "-";
+  std::string storage, compute, link, head, adapters, pool = "auto", output = "-";
   std::string observed, codec;
   bool listing_order = false, explain = false, json = false;
   tl::plan::Request request;
@@ -59,8 +59,15 @@ void add_options(CLI::App &app, Arguments &arguments) {
   app.add_option("--head", arguments.head, "New classifier: linear, or mlp:H[,H...]")->type_name("HEAD");
   app.add_option("--train", request.scheme.train, "Also train parameters whose name matches")
       ->type_name("REGEX");
-  app.add_option("--features", request.scheme.features,
-                 "Value that the head reads (default: what the old classifier reads)")
+  app.add_option("--unfreeze", request.scheme.unfreeze, "Also train the last blocks of the model")
+      ->check(CLI::Range(1, 1048576))
+      ->type_name("BLOCKS");
+  app.add_option("--adapters", arguments.adapters,
+                 "Train bottleneck adapters behind the last blocks, or behind every one")
+      ->type_name("WIDTH[:BLOCKS]");
+  app.add_option(
+         "--features", request.scheme.features,
+         "Value that the head reads, or several: A+B, sum:A+B (default: what the old classifier reads)")
       ->type_name("VALUE");
   app.add_option("--pool", arguments.pool, "How that value becomes a vector: auto, none, mean, class-token")
       ->type_name("HOW")
@@ -119,6 +126,7 @@ tl::ExitCode split(Arguments &arguments) {
       1)
     throw tl::UsageError("only one document can come from stdin");
   if (!arguments.head.empty()) request.scheme.head = tl::graph::Head::parse(arguments.head);
+  if (!arguments.adapters.empty()) request.scheme.adapters = tl::graph::Adapters::parse(arguments.adapters);
   request.scheme.pool = tl::graph::pool_from_name(arguments.pool);
   if (!arguments.codec.empty()) request.codecs.only = tl::codec::codec_from_name(arguments.codec);
   request.shuffle = !arguments.listing_order;

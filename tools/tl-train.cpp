@@ -19,11 +19,13 @@ constexpr const char *kExamples =
     "  tl-train --model resnet18.pt --data photos/ --train layer4 --head linear -o run/";
 
 struct Arguments {
-  std::string plan, features, output, model, data, preprocess, head, train_pattern, head_input, pool = "auto";
+  std::string plan, features, output, model, data, preprocess, head, train_pattern, head_input, adapters,
+      pool = "auto";
   std::string metrics, report;
   std::size_t threads = 0;
   std::int64_t cache = -1; // bytes
-  bool resume = false, force = false, keep_going = false;
+  std::int64_t unfreeze = 0;
+  bool resume = false, force = false, keep_going = false, by_content = false;
   tl::data::SourceOptions listing;
 };
 
@@ -38,6 +40,9 @@ void add_planned_options(CLI::App &app, Arguments &arguments) {
       ->type_name("RUN");
   app.add_flag("--resume", arguments.resume, "Continue the run in RUN from its last epoch");
   app.add_flag("--force", arguments.force, "Replace an earlier run in RUN");
+  app.add_flag("--by-content", arguments.by_content,
+               "Train in an order of the records' contents in the first epoch, too, as tl-select does: names "
+               "then change nothing. Files are read once more; not for a stream");
   app.add_flag("--keep-going", arguments.keep_going, "Leave damaged records out, name them, and exit with 3");
   app.add_option("--threads", arguments.threads, "Threads for decoding and for the network (default: cores)")
       ->check(CLI::Range(1, 4096));
@@ -61,8 +66,14 @@ void add_direct_options(CLI::App &app, Arguments &arguments) {
   text("--preprocess", arguments.preprocess, "Preset, settings, or JSON file (default: by the data)", "HOW");
   text("--head", arguments.head, "New classifier: linear, mlp:256, mlp:512,128", "HEAD");
   text("--train", arguments.train_pattern, "Train the parameters whose names match as well", "REGEX");
-  text("--features", arguments.head_input, "Value that the head reads (default: the classifier's input)",
-       "VALUE");
+  app.add_option("--unfreeze", arguments.unfreeze, "Train the last blocks of the model as well")
+      ->check(CLI::Range(1, 1048576))
+      ->type_name("BLOCKS")
+      ->group(kGroup);
+  text("--adapters", arguments.adapters,
+       "Train bottleneck adapters behind the last blocks, or behind every one", "WIDTH[:BLOCKS]");
+  text("--features", arguments.head_input,
+       "Value that the head reads, or several: A+B, sum:A+B (default: the classifier's input)", "VALUE");
   text("--pool", arguments.pool, "auto, none, mean or class-token", "HOW");
   text("--data-format", arguments.listing.format,
        "auto, folder, csv, list, list0 (NUL), tar, webdataset, safetensors, idx", "KIND");
@@ -90,16 +101,17 @@ void check(const CLI::App &app, const Arguments &arguments) {
     if (arguments.data.empty() || arguments.model.empty())
       throw tl::UsageError(
           "what is to be trained? give --plan FILE FEATURES, or --model FILE --data DATASET");
-    if (arguments.head.empty() && arguments.train_pattern.empty())
-      throw tl::UsageError("nothing would be trained: give --head, --train or both");
+    if (arguments.head.empty() && arguments.train_pattern.empty() && arguments.unfreeze == 0)
+      throw tl::UsageError("nothing would be trained: give --head, --train or --unfreeze");
     return;
   }
   if (arguments.features.empty())
     throw tl::UsageError("--plan needs FEATURES: a folder, a file, or - for stdin");
   if (arguments.plan == "-" && arguments.features == "-")
     throw tl::UsageError("the plan and the features cannot both come from stdin");
-  for (const char *name : {"--data", "--preprocess", "--head", "--train", "--features", "--pool",
-                           "--data-format", "--missing", "--split", "--classes", "--limit"})
+  for (const char *name :
+       {"--data", "--preprocess", "--head", "--train", "--unfreeze", "--adapters", "--features", "--pool",
+        "--data-format", "--missing", "--split", "--classes", "--limit"})
     if (app.count(name) > 0)
       throw tl::UsageError(std::string(name) +
                            " is for training without a plan; the plan says what is trained");
@@ -109,6 +121,8 @@ tl::graph::Scheme scheme(const Arguments &arguments) {
   tl::graph::Scheme scheme;
   if (!arguments.head.empty()) scheme.head = tl::graph::Head::parse(arguments.head);
   scheme.train = arguments.train_pattern;
+  scheme.unfreeze = arguments.unfreeze;
+  if (!arguments.adapters.empty()) scheme.adapters = tl::graph::Adapters::parse(arguments.adapters);
   scheme.features = arguments.head_input;
   scheme.pool = tl::graph::pool_from_name(arguments.pool);
   if (!scheme.head && (!scheme.features.empty() || scheme.pool != tl::graph::Pool::automatic))
@@ -121,6 +135,7 @@ tl::train::Setup make_setup(const Arguments &arguments, const tl::train::RunFold
   tl::train::SourceOptions source;
   source.threads = arguments.threads;
   source.keep_going = arguments.keep_going;
+  if (arguments.by_content) source.order = seed;
   source.keep = folder.features();
   // A plan that cuts elsewhere continues the same training; what the old one's stream left has no use then.
   source.force = arguments.force || arguments.resume;

@@ -1,50 +1,20 @@
 // apply_scheme: a pretrained graph becomes the graph that is trained.
 #include "cli/error.h"
+#include "graph/adapter.h"
+#include "graph/builder.h"
 #include "graph/pool.h"
 #include "graph/scheme.h"
 
 #include <algorithm>
 #include <regex>
+#include <sstream>
+#include <string_view>
 
 namespace tl::graph {
 
 namespace {
 
 std::size_t at(int id) { return static_cast<std::size_t>(id); }
-
-/// Appends nodes to a graph that has its hashes.
-class Builder {
-public:
-  Builder(Graph &graph, std::string module) : graph_(graph), module_(std::move(module)) {}
-
-  ValueId add(const std::string &op, std::vector<Operand> inputs, const std::string &name, DType dtype,
-              Shape shape) {
-    Value value;
-    value.name = name;
-    value.dtype = dtype;
-    value.shape = std::move(shape);
-    value.node = static_cast<int>(graph_.nodes.size());
-    const auto id = static_cast<ValueId>(graph_.values.size());
-    graph_.values.push_back(std::move(value));
-    graph_.nodes.push_back({op, module_, std::move(inputs), {id}});
-    hash_node(graph_, static_cast<int>(graph_.nodes.size()) - 1);
-    return id;
-  }
-
-  Operand fresh(const std::string &name, DType dtype, Shape shape) {
-    Parameter parameter;
-    parameter.name = name;
-    parameter.dtype = dtype;
-    parameter.shape = std::move(shape);
-    parameter.fresh = true;
-    graph_.parameters.push_back(std::move(parameter));
-    return Operand::of_parameter(static_cast<int>(graph_.parameters.size()) - 1);
-  }
-
-private:
-  Graph &graph_;
-  std::string module_;
-};
 
 using Ints = std::vector<std::int64_t>;
 
@@ -83,46 +53,102 @@ ValueId add_pool(Graph &graph, Builder &builder, ValueId from, Pool pool, const 
                      name, value.dtype, {value.shape[0]});
 }
 
-/// A module name that the graph does not use: "head", else "head2", ...
-std::string free_name(const Graph &graph) {
-  const auto used = [&](const std::string &prefix) {
-    const auto below = [&](const std::string &name) {
-      return name == prefix || name.rfind(prefix + ".", 0) == 0;
-    };
-    const auto takes = [&](const std::string &name, const std::vector<std::string> &others) {
-      return below(name) || std::any_of(others.begin(), others.end(), below);
-    };
-    return std::any_of(graph.values.begin(), graph.values.end(),
-                       [&](const Value &value) { return takes(value.name, value.aliases); }) ||
-           std::any_of(graph.parameters.begin(), graph.parameters.end(),
-                       [&](const Parameter &parameter) { return takes(parameter.name, parameter.tied); });
-  };
-  std::string name = "head";
-  for (int i = 2; used(name); ++i) name = "head" + std::to_string(i);
-  return name;
-}
-
-ValueId features_of(const Graph &graph, const Scheme &scheme) {
-  if (scheme.features.empty()) return classifier_input(graph);
-  try {
-    return graph.find(scheme.features);
-  } catch (const Error &error) {
-    throw UsageError(std::string("--features: ") + error.what());
+/// The values whose names `text` joins by '+'.
+std::vector<ValueId> values_of(const Graph &graph, const std::string &text) {
+  std::vector<ValueId> values;
+  std::istringstream names(text + "+"); // so that an empty last name is seen, too
+  for (std::string name; std::getline(names, name, '+');) {
+    ValueId id = 0;
+    try {
+      id = graph.find(name);
+    } catch (const Error &error) {
+      throw UsageError(std::string("--features: ") + error.what());
+    }
+    if (std::count(values.begin(), values.end(), id))
+      throw UsageError("--features: '" + text + "' names '" + graph.values[at(id)].name + "' twice");
+    values.push_back(id);
   }
+  return values;
 }
 
-void add_head(Graph &graph, const Scheme &scheme, std::int64_t classes) {
-  const ValueId features = features_of(graph, scheme);
-  const Value &value = graph.values[at(features)];
-  const bool real = value.dtype == DType::f32 || value.dtype == DType::f64;
-  if (value.kind != ValueKind::tensor || !value.batched || !real || !depends_on_input(graph)[at(features)])
-    throw UsageError("a head cannot read '" + value.name +
-                     "': it is not a floating-point tensor with one row per record");
-  graph.output = features;
+/// What the head reads.
+struct Features {
+  std::vector<ValueId> values;
+  bool sum = false; // of the pooled values; else one after the other
+
+  ValueId last() const { return *std::max_element(values.begin(), values.end()); }
+};
+
+constexpr std::string_view kSum = "sum:";
+
+Features features_of(const Graph &graph, const std::string &text) {
+  if (text.empty()) return {{classifier_input(graph)}, false};
+  const bool sum = text.rfind(kSum, 0) == 0 && text.find('+') != std::string::npos;
+  Features features{values_of(graph, sum ? text.substr(kSum.size()) : text), sum};
+  const std::vector<bool> depends = depends_on_input(graph);
+  for (const ValueId id : features.values) {
+    const Value &value = graph.values[at(id)];
+    const bool real = value.dtype == DType::f32 || value.dtype == DType::f64;
+    if (value.kind != ValueKind::tensor || !value.batched || !real || !depends[at(id)])
+      throw UsageError("a head cannot read '" + value.name +
+                       "': it is not a floating-point tensor with one row per record");
+  }
+  return features;
+}
+
+/// Drops what none of the features needs, and gives them their new numbers.
+void keep_only(Graph &graph, Features &features) {
+  // A node that reads them all, until the rest is gone.
+  graph.output = Builder(graph, "").add_list(features.values, "features");
   prune(graph);
-  const std::string name = free_name(graph);
+  for (std::size_t i = 0; i < features.values.size(); ++i)
+    features.values[i] = graph.nodes.back().inputs[i].index;
+  graph.nodes.pop_back();
+  graph.values.pop_back();
+  graph.output = features.last();
+}
+
+/// The pooled features as one vector.
+ValueId join(const Graph &graph, Builder &builder, const std::vector<ValueId> &vectors,
+             const Features &features, const std::string &name) {
+  const Value first = graph.values[at(vectors[0])]; // a copy: adding nodes moves the values
+  const DType dtype = first.dtype;
+  std::int64_t width = 0;
+  for (std::size_t i = 0; i < vectors.size(); ++i) {
+    const Value &value = graph.values[at(vectors[i])];
+    if (value.dtype != dtype || (features.sum && value.shape != first.shape))
+      throw UsageError("--features: '" + graph.values[at(features.values[i])].name + "' is not of the same " +
+                       (value.dtype != dtype ? "type" : "width") + " as '" +
+                       graph.values[at(features.values[0])].name + "'");
+    width += value.shape[0];
+  }
+  if (!features.sum)
+    return builder.add(
+        "aten::cat",
+        {Operand::of_value(builder.add_list(vectors, name + ".list")), Operand::of(std::int64_t{1})}, name,
+        dtype, {width});
+  ValueId total = vectors[0];
+  for (std::size_t i = 1; i < vectors.size(); ++i)
+    total = builder.add(
+        "aten::add", {Operand::of_value(total), Operand::of_value(vectors[i]), Operand::of(std::int64_t{1})},
+        i + 1 == vectors.size() ? name : name + ".sum" + std::to_string(i), dtype,
+        graph.values[at(total)].shape);
+  return total;
+}
+
+ValueId add_features(Graph &graph, Builder &builder, const Features &features, Pool pool,
+                     const std::string &name) {
+  if (features.values.size() == 1) return add_pool(graph, builder, features.values[0], pool, name);
+  std::vector<ValueId> vectors;
+  for (std::size_t i = 0; i < features.values.size(); ++i)
+    vectors.push_back(add_pool(graph, builder, features.values[i], pool, name + "." + std::to_string(i)));
+  return join(graph, builder, vectors, features, name);
+}
+
+void add_head(Graph &graph, const Scheme &scheme, const Features &features, std::int64_t classes) {
+  const std::string name = free_name(graph, "head");
   Builder builder(graph, name);
-  ValueId x = add_pool(graph, builder, graph.output, scheme.pool, name + ".pool");
+  ValueId x = add_features(graph, builder, features, scheme.pool, name + ".pool");
   Ints widths = scheme.head->hidden;
   widths.push_back(classes);
   const DType dtype = graph.values[at(x)].dtype;
@@ -146,6 +172,8 @@ void check_output(const Graph &graph, std::int64_t classes) {
                    std::to_string(classes) + " classes; add a new classifier with --head linear");
 }
 
+bool is_real(const Parameter &parameter) { return parameter.dtype <= DType::bf16; } // they come first
+
 std::regex compile(const std::string &train) {
   try {
     return std::regex(train, std::regex::ECMAScript | std::regex::optimize);
@@ -154,17 +182,14 @@ std::regex compile(const std::string &train) {
   }
 }
 
-/// Sets Parameter::trainable: what is new, and what `train` matches.
-void mark_trainable(Graph &graph, const std::string &train) {
-  for (Parameter &parameter : graph.parameters) parameter.trainable = parameter.fresh;
-  if (train.empty()) return;
+/// Sets Parameter::trainable where `pattern` matches.
+void train_matching(Graph &graph, const std::string &train) {
   const std::regex pattern = compile(train);
   const auto matches = [&](const std::string &name) { return std::regex_search(name, pattern); };
   bool any = false;
   std::vector<std::string> names;
   for (Parameter &parameter : graph.parameters) {
-    const bool real = parameter.dtype <= DType::bf16; // floating-point types come first
-    if (parameter.buffer || parameter.fresh || !real) continue;
+    if (parameter.buffer || parameter.fresh || !is_real(parameter)) continue;
     names.push_back(parameter.name);
     parameter.trainable =
         matches(parameter.name) || std::any_of(parameter.tied.begin(), parameter.tied.end(), matches);
@@ -175,6 +200,24 @@ void mark_trainable(Graph &graph, const std::string &train) {
       names.empty() ? "" : "; their names run from '" + names.front() + "' to '" + names.back() + "'";
   throw UsageError("--train '" + train + "' matches none of the " + std::to_string(names.size()) +
                    " parameters that stay in the model" + range);
+}
+
+/// Sets Parameter::trainable of what the pretrained model has.
+void mark_trainable(Graph &graph, const Scheme &scheme, const std::vector<Block> &blocks) {
+  for (Parameter &parameter : graph.parameters) parameter.trainable = false;
+  if (!scheme.train.empty()) train_matching(graph, scheme.train);
+  if (scheme.unfreeze == 0) return;
+  const std::size_t first =
+      first_of_last(blocks, scheme.unfreeze, "--unfreeze " + std::to_string(scheme.unfreeze));
+  for (std::size_t b = first; b < blocks.size(); ++b)
+    for (const int p : blocks[b].parameters)
+      if (is_real(graph.parameters[at(p)])) graph.parameters[at(p)].trainable = true;
+}
+
+/// Those that the scheme speaks of; none if it does not.
+std::vector<Block> blocks_of(const Graph &graph, const Scheme &scheme) {
+  if (scheme.unfreeze == 0 && !scheme.adapters) return {};
+  return find_blocks(graph, static_cast<int>(graph.nodes.size()), graph.output);
 }
 
 /// Moves frozen nodes before the others, order kept. A node that only computes numbers (a size)
@@ -208,22 +251,54 @@ void frozen_first(Graph &graph) {
     for (const ValueId out : graph.nodes[n].outputs) graph.values[at(out)].node = static_cast<int>(n);
 }
 
+/// What makes no sense, whatever the graph.
+void check(const Scheme &scheme, std::int64_t classes) {
+  if (classes < 1) throw UsageError("the number of classes must be at least 1");
+  if (scheme.head) return;
+  if (scheme.train.empty() && scheme.unfreeze == 0)
+    throw UsageError("nothing would be trained; give --head linear, --train REGEX or --unfreeze BLOCKS");
+  if (!scheme.features.empty() || scheme.pool != Pool::automatic)
+    throw UsageError("--features and --pool say what a new head reads; give --head too");
+  if (scheme.adapters) throw UsageError("--adapters go below a new head; give --head too");
+}
+
 } // namespace
 
+std::string free_name(const Graph &graph, const std::string &wanted) {
+  const auto used = [&](const std::string &prefix) {
+    const auto below = [&](const std::string &name) {
+      return name == prefix || name.rfind(prefix + ".", 0) == 0;
+    };
+    const auto takes = [&](const std::string &name, const std::vector<std::string> &others) {
+      return below(name) || std::any_of(others.begin(), others.end(), below);
+    };
+    return std::any_of(graph.values.begin(), graph.values.end(),
+                       [&](const Value &value) { return takes(value.name, value.aliases); }) ||
+           std::any_of(graph.parameters.begin(), graph.parameters.end(),
+                       [&](const Parameter &parameter) { return takes(parameter.name, parameter.tied); });
+  };
+  std::string name = wanted;
+  for (int i = 2; used(name); ++i) name = wanted + std::to_string(i);
+  return name;
+}
+
 Graph apply_scheme(const Graph &graph, const Scheme &scheme, std::int64_t classes) {
-  if (classes < 1) throw UsageError("the number of classes must be at least 1");
-  if (!scheme.head && scheme.train.empty())
-    throw UsageError("nothing would be trained; give --head linear, or --train REGEX, or both");
-  if (!scheme.head && (!scheme.features.empty() || scheme.pool != Pool::automatic))
-    throw UsageError("--features and --pool say what a new head reads; give --head too");
+  check(scheme, classes);
   Graph result = graph;
-  if (scheme.head)
-    add_head(result, scheme, classes);
-  else {
+  std::vector<Block> blocks;
+  if (scheme.head) {
+    Features features = features_of(result, scheme.features);
+    keep_only(result, features);
+    blocks = blocks_of(result, scheme);
+    add_head(result, scheme, features, classes);
+  } else {
     prune(result);
     check_output(result, classes);
+    blocks = blocks_of(result, scheme);
   }
-  mark_trainable(result, scheme.train);
+  mark_trainable(result, scheme, blocks);
+  if (scheme.adapters) add_adapters(result, *scheme.adapters, blocks);
+  for (Parameter &parameter : result.parameters) parameter.trainable = parameter.trainable || parameter.fresh;
   if (frozen(result)[at(result.output)])
     throw UsageError("nothing would be trained: the output does not depend on what --train matches");
   frozen_first(result);

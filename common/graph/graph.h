@@ -79,7 +79,8 @@ struct Parameter {
   Shape shape;
   bool buffer = false;    // running statistics and the like: never trained
   bool trainable = false; // set by apply_scheme
-  bool fresh = false;     // of a new head: has no contents yet, the trainer draws them
+  bool fresh = false;     // of a new head or adapter: has no contents yet, the trainer draws them
+  bool zero = false;      // fresh, and starts at 0
   Digest content;         // hash of dtype, shape and bytes; zero when fresh
 
   std::int64_t bytes() const { return element_count(shape) * static_cast<std::int64_t>(size_of(dtype)); }

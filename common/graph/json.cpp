@@ -114,6 +114,7 @@ json::Value to_json(const Parameter &parameter) {
   if (parameter.buffer) result["buffer"] = true;
   if (parameter.trainable) result["trainable"] = true;
   if (parameter.fresh) result["fresh"] = true;
+  if (parameter.zero) result["zero"] = true;
   result["content"] = parameter.content.hex();
   return result;
 }
@@ -128,6 +129,7 @@ Parameter parameter_from_json(const json::Value &document) {
   parameter.buffer = flag("buffer");
   parameter.trainable = flag("trainable");
   parameter.fresh = flag("fresh");
+  parameter.zero = flag("zero");
   parameter.content = Digest::from_hex(document.at("content").get<std::string>());
   return parameter;
 }

@@ -16,13 +16,9 @@ bool one_of(const std::string &op, std::initializer_list<std::string_view> names
 }
 
 bool elementwise(const std::string &op) {
-  return one_of(
-      op, {"aten::relu",          "aten::relu6", "aten::hardtanh", "aten::hardswish", "aten::hardsigmoid",
-           "aten::silu",          "aten::gelu",  "aten::sigmoid",  "aten::tanh",      "aten::elu",
-           "aten::leaky_relu",    "aten::mish",  "aten::softplus", "aten::clamp",     "aten::add",
-           "aten::sub",           "aten::mul",   "aten::div",      "aten::neg",       "aten::clone",
-           "aten::contiguous",    "aten::to",    "aten::detach",   "aten::prelu",     "aten::alias",
-           "prim::ListConstruct", "aten::cat"});
+  return is_activation(op) || one_of(op, {"aten::add", "aten::sub", "aten::mul", "aten::div", "aten::neg",
+                                          "aten::clone", "aten::contiguous", "aten::to", "aten::detach",
+                                          "aten::prelu", "aten::alias", "prim::ListConstruct", "aten::cat"});
 }
 
 bool channels_first_op(const std::string &op) {
@@ -127,6 +123,12 @@ bool has_class_token(const Graph &graph, ValueId value) {
 }
 
 } // namespace
+
+bool is_activation(const std::string &op) {
+  return one_of(op, {"aten::relu", "aten::relu6", "aten::hardtanh", "aten::hardswish", "aten::hardsigmoid",
+                     "aten::silu", "aten::gelu", "aten::sigmoid", "aten::tanh", "aten::elu",
+                     "aten::leaky_relu", "aten::mish", "aten::softplus", "aten::clamp"});
+}
 
 bool channels_last(const Graph &graph, ValueId value) {
   const std::vector<std::vector<int>> readers = graph.readers();

@@ -14,13 +14,14 @@ constexpr std::array<std::string_view, 4> kPools = {"auto", "none", "mean", "cla
 constexpr std::int64_t kMaxWidth = 1 << 20;
 constexpr std::size_t kMaxLayers = 16;
 
-std::int64_t width_from_text(const std::string &head, const std::string &text) {
-  std::int64_t width = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), width);
-  if (error != std::errc() || end != text.data() + text.size() || width < 1 || width > kMaxWidth)
-    throw UsageError("head '" + head + "': '" + text + "' is not a layer width between 1 and " +
+/// `text`, a part of `whole`, as a number from 1 to kMaxWidth. `what`: "a layer width".
+std::int64_t count_from_text(const std::string &whole, const std::string &text, const std::string &what) {
+  std::int64_t count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (error != std::errc() || end != text.data() + text.size() || count < 1 || count > kMaxWidth)
+    throw UsageError(whole + ": '" + text + "' is not " + what + " between 1 and " +
                      std::to_string(kMaxWidth));
-  return width;
+  return count;
 }
 
 } // namespace
@@ -41,7 +42,8 @@ Head Head::parse(const std::string &text) {
   std::size_t begin = 4;
   for (;;) {
     const std::size_t comma = text.find(',', begin);
-    head.hidden.push_back(width_from_text(text, text.substr(begin, comma - begin)));
+    head.hidden.push_back(
+        count_from_text("head '" + text + "'", text.substr(begin, comma - begin), "a layer width"));
     if (head.hidden.size() > kMaxLayers)
       throw UsageError("head '" + text + "': more than " + std::to_string(kMaxLayers) + " hidden layers");
     if (comma == std::string::npos) return head;
@@ -56,12 +58,28 @@ std::string Head::text() const {
   return result;
 }
 
+Adapters Adapters::parse(const std::string &text) {
+  const std::string whole = "adapters '" + text + "'";
+  const std::size_t colon = text.find(':');
+  Adapters adapters;
+  adapters.width = count_from_text(whole, text.substr(0, colon), "a width");
+  if (colon != std::string::npos)
+    adapters.blocks = count_from_text(whole, text.substr(colon + 1), "a number of blocks");
+  return adapters;
+}
+
+std::string Adapters::text() const {
+  return std::to_string(width) + (blocks > 0 ? ":" + std::to_string(blocks) : "");
+}
+
 json::Value to_json(const Scheme &scheme) {
   json::Value result = json::Value::object();
   if (scheme.head) result["head"] = scheme.head->text();
   if (!scheme.features.empty()) result["features"] = scheme.features;
   if (scheme.head) result["pool"] = name_of(scheme.pool);
   if (!scheme.train.empty()) result["train"] = scheme.train;
+  if (scheme.unfreeze > 0) result["unfreeze"] = scheme.unfreeze;
+  if (scheme.adapters) result["adapters"] = scheme.adapters->text();
   return result;
 }
 
@@ -70,6 +88,12 @@ Scheme scheme_from_json(const json::Value &document, const std::string &origin) 
   try {
     if (!document.is_object()) throw FormatError("not an object");
     for (const auto &[key, item] : document.items()) {
+      if (key == "unfreeze") {
+        if (!item.is_number_integer() || item.get<std::int64_t>() < 1)
+          throw FormatError("unfreeze: want a number of blocks");
+        scheme.unfreeze = item.get<std::int64_t>();
+        continue;
+      }
       const auto text = item.get<std::string>();
       if (key == "head")
         scheme.head = Head::parse(text);
@@ -79,6 +103,8 @@ Scheme scheme_from_json(const json::Value &document, const std::string &origin) 
         scheme.pool = pool_from_name(text);
       else if (key == "train")
         scheme.train = text;
+      else if (key == "adapters")
+        scheme.adapters = Adapters::parse(text);
       else
         throw FormatError("unknown key '" + key + "'");
     }

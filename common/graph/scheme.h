@@ -27,11 +27,27 @@ struct Head {
   std::string text() const;
 };
 
+/// Bottleneck adapters (Houlsby et al., ICML 2019, section 2.1): after a block's output x, which then is
+/// x + up(relu(down(x))), over the channels of a map and the width of a sequence. `up` starts at zero, so
+/// that an untrained adapter changes nothing.
+struct Adapters {
+  std::int64_t width = 0;  // of the bottleneck
+  std::int64_t blocks = 0; // the last ones; 0: all
+
+  /// "64", "64:4". Throws UsageError.
+  static Adapters parse(const std::string &text);
+  std::string text() const;
+};
+
 struct Scheme {
   std::optional<Head> head; // replaces the final classifier
-  std::string features;     // name of the value the head reads; empty: the classifier's input
+  /// Names of the values the head reads; empty: the classifier's input. "A+B": each pooled, one after the
+  /// other; "sum:A+B": each pooled, added.
+  std::string features;
   Pool pool = Pool::automatic;
-  std::string train; // ECMAScript regular expression over parameter names; empty: none
+  std::string train;         // ECMAScript regular expression over parameter names; empty: none
+  std::int64_t unfreeze = 0; // the last blocks (block.h), whose parameters train
+  std::optional<Adapters> adapters;
 };
 
 json::Value to_json(const Scheme &scheme);
@@ -43,10 +59,12 @@ Scheme scheme_from_json(const json::Value &document, const std::string &origin);
 ValueId classifier_input(const Graph &graph);
 
 /// The graph that is trained: the old classifier replaced by pooling and the new head (parameters
-/// "head.0.weight", ...; values "head.pool", "head.0", ..., all named below "head"), `trainable` set
-/// on every parameter, what is no longer needed pruned, and the frozen nodes moved before the others,
-/// so that a cut can take all of them. If the model uses the name "head" itself, the new one is
-/// called "head2". Throws UsageError if `train` matches nothing, if nothing would be trained, if
+/// "head.0.weight", ...; values "head.pool", "head.0", ..., all named below "head"), adapters put in
+/// (below "adapters"), `trainable` set on every parameter, what is no longer needed pruned, and the
+/// frozen nodes moved before the others, so that a cut can take all of them. Several values are pooled
+/// to "head.pool.0", ... and joined in "head.pool". If the model uses the name "head" itself, the new one
+/// is called "head2". Blocks are counted in what is left below a new head, or in the whole model. Throws
+/// UsageError if `train` matches nothing, if nothing would be trained, if there are fewer blocks, if
 /// without a new head the output is not one vector of `classes` per record, or if the pooling does
 /// not fit the value.
 Graph apply_scheme(const Graph &graph, const Scheme &scheme, std::int64_t classes);

@@ -60,13 +60,18 @@ void initialise(Model &model, std::uint64_t seed) {
   for (std::size_t i = 0; i < model.graph.parameters.size(); ++i) {
     const graph::Parameter &parameter = model.graph.parameters[i];
     if (!parameter.fresh || model.parameters[i].defined()) continue;
+    if (parameter.zero) {
+      model.parameters[i] = at::zeros(parameter.shape, scalar_type(parameter.dtype));
+      continue;
+    }
     // torch.nn.Linear draws weight and bias from the same interval; a bias has the fan-in of its weight.
-    std::int64_t fan_in = parameter.shape.back();
+    const graph::Parameter *weight = &parameter;
     if (parameter.shape.size() == 1)
       for (const graph::Parameter &other : model.graph.parameters)
-        if (other.fresh && other.shape.size() == 2 &&
+        if (other.fresh && other.shape.size() > 1 &&
             other.name == parameter.name.substr(0, parameter.name.rfind('.')) + ".weight")
-          fan_in = other.shape.back();
+          weight = &other;
+    const std::int64_t fan_in = element_count(weight->shape) / std::max<std::int64_t>(weight->shape[0], 1);
     const double bound = 1.0 / std::sqrt(static_cast<double>(std::max<std::int64_t>(fan_in, 1)));
     at::Generator generator = at::detail::createCPUGenerator(mix(seed, hash_text(parameter.name)));
     at::Tensor drawn = at::empty(parameter.shape, scalar_type(parameter.dtype));

@@ -39,8 +39,8 @@ Model load_model(const std::string &path, const InputSpec &input, const Digest &
 /// shared with `model`; nothing is copied.
 Model apply_scheme(const Model &model, const graph::Scheme &scheme, std::int64_t classes);
 
-/// Draws the contents of fresh parameters as torch.nn.Linear does (uniform in +-1/sqrt(fan in)) from
-/// `seed` and the parameter's name, so that a head starts the same whatever else is trained with it.
+/// Draws the contents of fresh parameters as torch.nn.Linear and Conv2d do (uniform in +-1/sqrt(fan in); 0
+/// where a parameter says so) from `seed` and the parameter's name, so that a head starts the same whatever else is trained with it.
 void initialise(Model &model, std::uint64_t seed);
 
 } // namespace tl::model

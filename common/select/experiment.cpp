@@ -1,5 +1,6 @@
 #include "select/experiment.h"
 
+#include "cli/app.h"
 #include "cli/error.h"
 #include "cli/io.h"
 #include "json/keys.h"
@@ -72,12 +73,6 @@ data::SourceOptions data_of(const json::Value &document, std::uint64_t seed) {
   return options;
 }
 
-/// Settings of one candidate: every field holds one value.
-struct Point {
-  std::string place;
-  json::Value settings;
-};
-
 /// `grid` over `defaults`, with the model filled in.
 json::Value merged(const json::Value &defaults, const json::Value &grid,
                    const std::vector<ModelEntry> &models) {
@@ -89,24 +84,77 @@ json::Value merged(const json::Value &defaults, const json::Value &grid,
   return fields;
 }
 
-/// Appends every combination of the fields' values.
-void expand(const json::Value &fields, const std::string &origin, const std::string &place,
-            std::vector<Point> &points) {
-  std::vector<json::Value> grid{json::Value::object()};
-  for (const auto &[key, value] : fields.items()) {
-    const json::Value choices = value.is_array() ? value : json::Value::array({value});
-    if (grid.size() * choices.size() + points.size() > kMaxCandidates)
-      throw FormatError(origin + ": " + place + ": more than " + std::to_string(kMaxCandidates) +
-                        " candidates; list fewer values");
-    std::vector<json::Value> longer;
-    for (const json::Value &point : grid)
-      for (const json::Value &choice : choices) {
-        longer.push_back(point);
-        longer.back()[key] = choice;
-      }
-    grid = std::move(longer);
-  }
-  for (json::Value &point : grid) points.push_back({place, std::move(point)});
+std::vector<Space> spaces_of(const json::Value &document, const std::vector<ModelEntry> &models) {
+  const json::Value defaults = document.value("defaults", json::Value::object());
+  const json::Value &list = document.at("candidates");
+  std::vector<Space> spaces;
+  for (std::size_t i = 0; i < list.size(); ++i)
+    spaces.push_back({"/candidates/" + std::to_string(i), merged(defaults, list[i], models)});
+  return spaces;
+}
+
+std::optional<std::int64_t> budget_of(const json::Value &document, const std::string &key,
+                                      const std::string &origin) {
+  if (!document.contains("budget") || !document.at("budget").contains(key)) return std::nullopt;
+  const json::Value &size = document.at("budget").at(key);
+  if (size.is_number()) return size.get<std::int64_t>();
+  auto text = size.get<std::string>();
+  const std::string wrong = cli::size_in_bytes()(text);
+  if (!wrong.empty()) throw FormatError(origin + ": /budget/" + key + ": " + wrong);
+  return std::stoll(text);
+}
+
+/// What a strategy needs, and what it has no use for.
+void check_search(const json::Value &search, const SearchSettings &settings, const std::string &place) {
+  const auto refuse = [&](const std::string &what) {
+    throw FormatError(place + ": the strategy " + std::string(name_of(settings.strategy)) + " " + what);
+  };
+  const auto has = [&](const char *key) { return search.contains(key); };
+  for (const char *key : {"eta", "min_epochs", "max_epochs"})
+    if (has(key) && !settings.by_rungs()) refuse(std::string("has no \"") + key + "\"");
+  if (settings.by_rungs() && !has("max_epochs")) refuse("needs \"max_epochs\"");
+  if (settings.by_rungs() && settings.min_epochs > settings.max_epochs)
+    refuse("cannot start with more epochs (\"min_epochs\") than it ends with (\"max_epochs\")");
+  if (settings.strategy == Strategy::random && !has("samples")) refuse("needs \"samples\"");
+  if (settings.strategy == Strategy::grid && has("samples"))
+    refuse("takes every combination; \"samples\" are for random and halving");
+  if (settings.strategy == Strategy::hyperband && has("samples"))
+    refuse("has its own number of samples, by \"eta\" and the epochs; leave \"samples\" out");
+}
+
+SearchSettings search_of(const json::Value &document, std::uint64_t seed, const std::string &origin) {
+  SearchSettings settings;
+  settings.seed = seed;
+  if (!document.contains("search")) return settings;
+  const json::Value &search = document.at("search");
+  for (const Strategy strategy : {Strategy::random, Strategy::halving, Strategy::hyperband})
+    if (search.at("strategy") == name_of(strategy)) settings.strategy = strategy;
+  settings.samples = search.value("samples", settings.samples);
+  settings.eta = search.value("eta", settings.eta);
+  settings.min_epochs = search.value("min_epochs", settings.min_epochs);
+  settings.max_epochs = search.value("max_epochs", settings.max_epochs);
+  settings.seed = search.value("seed", settings.seed);
+  check_search(search, settings, origin + ": /search");
+  return settings;
+}
+
+/// The candidates' settings: the grid, or what is drawn.
+std::vector<Point> points_of(const std::vector<Space> &spaces, const SearchSettings &search,
+                             const std::string &origin) {
+  if (search.by_rungs())
+    for (const Space &space : spaces)
+      if (space.fields.contains("epochs"))
+        throw FormatError(origin + ": " + space.place +
+                          "/epochs: the search says how long candidates train; " +
+                          "leave \"epochs\" out of candidates and defaults");
+  std::size_t samples = static_cast<std::size_t>(search.samples);
+  if (search.strategy == Strategy::hyperband)
+    for (const Bracket &bracket : brackets(search)) samples += bracket.candidates;
+  if (samples == 0) return expand(spaces, origin);
+  if (samples > kMaxCandidates)
+    throw FormatError(origin + ": /search: " + std::to_string(samples) + " candidates are more than " +
+                      std::to_string(kMaxCandidates) + "; raise \"min_epochs\" or lower \"eta\"");
+  return draw(spaces, samples, search.seed, search.strategy == Strategy::hyperband, origin);
 }
 
 graph::Scheme scheme_of(const json::Value &settings, const std::string &place) {
@@ -123,8 +171,12 @@ graph::Scheme scheme_of(const json::Value &settings, const std::string &place) {
   at_place(place + "/pool", [&] {
     if (settings.contains("pool")) scheme.pool = graph::pool_from_name(text("pool"));
   });
+  at_place(place + "/adapters", [&] {
+    if (!text("adapters").empty()) scheme.adapters = graph::Adapters::parse(text("adapters"));
+  });
   scheme.features = text("features");
   scheme.train = text("train");
+  if (settings.contains("unfreeze")) scheme.unfreeze = settings.at("unfreeze").get<std::int64_t>();
   return scheme;
 }
 
@@ -141,7 +193,9 @@ std::size_t model_index(const std::string &name, const std::vector<ModelEntry> &
 }
 
 bool is_option(const std::string &key) {
-  return key != "model" && key != "features" && key != "pool" && key != "head" && key != "train";
+  static const std::set<std::string> scheme = {"model", "features", "pool",    "head",
+                                               "train", "unfreeze", "adapters"};
+  return scheme.count(key) == 0;
 }
 
 Spec spec_of(const Point &point, const Experiment &experiment) {
@@ -155,6 +209,7 @@ Spec spec_of(const Point &point, const Experiment &experiment) {
                          {"monitor", train::name_of(experiment.metric)}};
   for (const auto &[key, value] : point.settings.items())
     if (is_option(key)) options[key] = value;
+  if (experiment.search.by_rungs()) options["epochs"] = experiment.search.max_epochs;
   spec.options = train::options_from_json(options, place);
   return spec;
 }
@@ -179,12 +234,14 @@ std::string name_of(const Spec &spec, const Point &point, const Experiment &expe
   std::string name = experiment.models[spec.model].name;
   if (!scheme.features.empty()) name += "/" + scheme.features;
   std::string trained = scheme.head ? scheme.head->text() : "";
-  if (!scheme.train.empty()) trained += (trained.empty() ? "" : "+") + scheme.train;
+  const auto also = [&](const std::string &what) { trained += (trained.empty() ? "" : "+") + what; };
+  if (!scheme.train.empty()) also(scheme.train);
+  if (scheme.unfreeze > 0) also("unfreeze" + std::to_string(scheme.unfreeze));
+  if (scheme.adapters) also("adapters:" + scheme.adapters->text());
   name += "/" + trained + "/" + std::string(train::name_of(spec.options.optimizer)) + "-lr" +
           json::compact(spec.options.lr);
   for (const auto &[key, value] : point.settings.items()) {
-    const bool there = key == "model" || key == "features" || key == "head" || key == "train" ||
-                       key == "optimizer" || key == "lr";
+    const bool there = key != "pool" && (!is_option(key) || key == "optimizer" || key == "lr");
     if (there || fields.count(key) == 0) continue;
     name += "-" + key + (value.is_string() ? value.get<std::string>() : json::compact(value));
   }
@@ -207,11 +264,10 @@ Experiment experiment_from_json(const json::Value &document, const std::string &
     if (document.value("metric", "accuracy") == train::name_of(metric)) experiment.metric = metric;
   experiment.data = data_of(document, experiment.seed);
 
-  const json::Value defaults = document.value("defaults", json::Value::object());
-  std::vector<Point> points;
-  const json::Value &grids = document.at("candidates");
-  for (std::size_t i = 0; i < grids.size(); ++i)
-    expand(merged(defaults, grids[i], experiment.models), origin, "/candidates/" + std::to_string(i), points);
+  experiment.budget = {budget_of(document, "disk", origin), budget_of(document, "memory", origin)};
+  experiment.search = search_of(document, experiment.seed, origin);
+  const std::vector<Point> points =
+      points_of(spaces_of(document, experiment.models), experiment.search, origin);
   const std::set<std::string> fields = varying(points);
   for (const Point &point : points) {
     Spec spec = spec_of(point, experiment);

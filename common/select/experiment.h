@@ -1,10 +1,12 @@
-// What is to be tried: the experiment document (schemas/experiment.schema.json) and the candidates that its
-// grids stand for.
+// What is to be tried: the experiment document (schemas/experiment.schema.json) and the candidates that it
+// stands for.
 #pragma once
 
 #include "data/preprocess.h"
 #include "data/source.h"
 #include "graph/scheme.h"
+#include "select/search.h"
+#include "select/space.h"
 #include "train/options.h"
 #include "json/document.h"
 
@@ -15,9 +17,6 @@
 
 namespace tl::select {
 
-/// More candidates than this are refused: a grid with one list too many, not a wish.
-constexpr std::size_t kMaxCandidates = 10000;
-
 struct ModelEntry {
   std::string name;                           // in candidates, and in their names
   std::string path;                           // as in the document; relative to the document's folder
@@ -25,7 +24,13 @@ struct ModelEntry {
   std::optional<data::Preprocess> preprocess; // none: by the kind of data, as tl-train chooses it
 };
 
-/// One point of a grid, before any model is looked at.
+/// Bytes that the work may use; nothing: what the program chooses.
+struct Budget {
+  std::optional<std::int64_t> disk;   // for features that are kept
+  std::optional<std::int64_t> memory; // for training
+};
+
+/// One candidate, before any model is looked at.
 struct Spec {
   std::string place;     // "/candidates/0": for messages
   std::size_t model = 0; // index into Experiment::models
@@ -41,13 +46,16 @@ struct Experiment {
   double validation = 0.2;
   std::uint64_t seed = 0; // of candidates that give none, and of a limited data set
   data::SourceOptions data;
-  std::vector<Spec> candidates; // in the order of the document, the last listed field changing first
+  Budget budget;
+  SearchSettings search;
+  std::vector<Spec> candidates; // a grid: in the order of the document, the last listed field changing first
 };
 
-/// Fields of a candidate that are lists are grids; fields that are left out come from "defaults", then
-/// from the program: every model, a linear head on what the old classifier reads. `folder`: where
-/// relative paths start. Throws FormatError "origin: /place: ..." for unknown keys (with the nearest known
-/// one), values out of range, contradictions, and more than kMaxCandidates.
+/// Fields of a candidate that are lists are grids, and ranges are drawn from (space.h); fields that are left
+/// out come from "defaults", then from the program: every model, a linear head on what the old classifier
+/// reads. A search by rungs gives every candidate its max_epochs. `folder`: where relative paths start.
+/// Throws FormatError "origin: /place: ..." for unknown keys (with the nearest known one), values out of
+/// range, contradictions, and more than kMaxCandidates.
 Experiment experiment_from_json(const json::Value &document, const std::string &origin,
                                 const std::string &folder);
 /// Reads a file; "-" is stdin, with paths relative to the current folder.

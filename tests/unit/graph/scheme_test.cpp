@@ -8,6 +8,8 @@
 
 #include <doctest/doctest.h>
 
+#include <set>
+
 using namespace tl;
 using namespace tl::test;
 using graph::Head;
@@ -67,15 +69,24 @@ TEST_CASE("heads are written and read") {
   CHECK_THROWS_AS(graph::pool_from_name("max"), UsageError);
 }
 
+TEST_CASE("adapters are written and read") {
+  for (const std::string text : {"64", "8:1", "1:100"}) CHECK(graph::Adapters::parse(text).text() == text);
+  for (const std::string text :
+       {"", ":", "64:", ":2", "0", "64:0", "-1", "64:-1", "64:2:3", "a", "1e3", "64 :2"})
+    CHECK_THROWS_AS(graph::Adapters::parse(text), UsageError);
+}
+
 TEST_CASE("a scheme survives JSON; a damaged one is refused") {
   Scheme scheme;
   CHECK(graph::to_json(graph::scheme_from_json(graph::to_json(scheme), "s")) == graph::to_json(scheme));
-  scheme = {Head::parse("mlp:8"), "layer3", Pool::class_token, "^layer4"};
+  scheme = {Head::parse("mlp:8"), "layer3", Pool::class_token, "^layer4", 3, graph::Adapters{64, 2}};
   const Scheme again = graph::scheme_from_json(graph::to_json(scheme), "s");
   CHECK(again.head->text() == "mlp:8");
   CHECK(again.features == "layer3");
   CHECK(again.pool == Pool::class_token);
   CHECK(again.train == "^layer4");
+  CHECK(again.unfreeze == 3);
+  CHECK(again.adapters->text() == "64:2");
   for (const Mutation &mutation : mutations(graph::to_json(scheme))) {
     CAPTURE(mutation.what);
     if (mutation.kind == "remove") continue; // every field may be left out
@@ -204,6 +215,88 @@ TEST_CASE("maps, sequences and vectors are pooled each in its way") {
   for (const auto &[features, pool] : std::vector<std::pair<std::string, Pool>>{
            {"layer1", Pool::none}, {"layer1", Pool::class_token}, {"flatten", Pool::mean}})
     CHECK_THROWS_WITH_AS(pooled(residual(), features, pool), doctest::Contains("does not fit"), UsageError);
+}
+
+TEST_CASE("several values are pooled each in its way and joined") {
+  const auto joined = [](const Graph &graph, const std::string &features) {
+    Scheme scheme = linear_head();
+    scheme.features = features;
+    const Graph result = graph::apply_scheme(graph, scheme, 5);
+    graph::check(result);
+    return result;
+  };
+  const Graph concatenated = joined(residual(), "layer1+flatten+layer2");
+  CHECK(concatenated.values[static_cast<std::size_t>(concatenated.find("head.pool"))].shape ==
+        Shape{4 + 8 + 8});
+  CHECK(graph::deepest_cut(concatenated, graph::frozen(concatenated)).name(concatenated) == "head.pool");
+  CHECK(ops_from(concatenated, "head") == Names{"aten::adaptive_avg_pool2d", "aten::flatten",
+                                                "aten::adaptive_avg_pool2d", "aten::flatten",
+                                                "prim::ListConstruct", "aten::cat", "aten::linear"});
+  const Graph sum = joined(residual(), "sum:layer2+flatten");
+  CHECK(sum.values[static_cast<std::size_t>(sum.find("head.pool"))].shape == Shape{8});
+  CHECK(ops_from(sum, "head") ==
+        Names{"aten::adaptive_avg_pool2d", "aten::flatten", "aten::add", "aten::linear"});
+  CHECK(ops_from(joined(transformer(true), "block+embed"), "head") ==
+        Names{"aten::select", "aten::mean", "prim::ListConstruct", "aten::cat", "aten::linear"});
+  // What is pooled alone is what is pooled among others; the order counts only where they meet.
+  const Graph one = joined(residual(), "layer1"), other = joined(residual(), "flatten+layer1");
+  const auto hash = [](const Graph &graph, const char *name) {
+    return graph.values[static_cast<std::size_t>(graph.find(name))].hash;
+  };
+  CHECK(hash(one, "head.pool") == hash(concatenated, "head.pool.0"));
+  CHECK(hash(one, "head.pool") == hash(other, "head.pool.1"));
+  CHECK(hash(joined(residual(), "layer1+flatten"), "head.pool") != hash(other, "head.pool"));
+  // A value that no feature needs is gone, whichever is named last.
+  CHECK_THROWS_AS(joined(residual(), "layer1+conv1").find("layer2"), Error);
+}
+
+TEST_CASE("the last blocks train, counted below the head") {
+  const auto trains = [](const Graph &graph, const std::string &features, std::int64_t unfreeze) {
+    Scheme scheme = linear_head();
+    scheme.features = features;
+    scheme.unfreeze = unfreeze;
+    std::set<std::string> modules;
+    for (const std::string &name : trained(graph::apply_scheme(graph, scheme, 5)))
+      modules.insert(name.substr(0, name.find('.')));
+    return modules;
+  };
+  using Modules = std::set<std::string>;
+  CHECK(trains(residual(), "", 1) == Modules{"layer2", "head"});
+  CHECK(trains(residual(), "", 2) == Modules{"layer1", "layer2", "head"});
+  CHECK(trains(residual(), "", 3) == Modules{"conv1", "bn1", "layer1", "layer2", "head"});
+  CHECK(trains(residual(), "layer1", 1) == Modules{"layer1", "head"});
+  CHECK(trains(residual(), "layer1+layer2", 1) == Modules{"layer2", "head"});
+  CHECK_THROWS_WITH_AS(trains(residual(), "", 4),
+                       "--unfreeze 4: there are only 3 blocks, from 'conv1' to 'layer2'", UsageError);
+  Scheme own; // classifier: the last block
+  own.unfreeze = 2;
+  CHECK(trained(graph::apply_scheme(chain(), own, 10)) ==
+        Names{"conv2.weight", "conv2.bias", "fc.weight", "fc.bias"});
+}
+
+TEST_CASE("adapters train inside a frozen network, whose cut is before the first of them") {
+  Scheme scheme = linear_head();
+  scheme.adapters = graph::Adapters::parse("3:1");
+  const Graph graph = graph::apply_scheme(residual(), scheme, 5);
+  graph::check(graph);
+  CHECK(graph::deepest_cut(graph, graph::frozen(graph)).name(graph) == "layer2");
+  for (const std::string &name : trained(graph))
+    CHECK((name.rfind("adapters.2.", 0) == 0 || name.rfind("head.", 0) == 0));
+  CHECK(trained(graph).size() == 6);
+  for (const graph::Node &node : graph.nodes) CHECK_FALSE(graph::trains_batch_norm(graph, node));
+  scheme.adapters->blocks = 0; // behind every block
+  const Graph all = graph::apply_scheme(residual(), scheme, 5);
+  CHECK(graph::deepest_cut(all, graph::frozen(all)).name(all) == "relu");
+  CHECK(trained(all).size() == 3 * 4 + 2);
+  // Frozen layers behind an adapter are no longer those of the model; before it they are.
+  const auto hash = [](const Graph &of, const char *name) {
+    return of.values[static_cast<std::size_t>(of.find(name))].hash;
+  };
+  CHECK(hash(all, "layer1.conv1") != hash(residual(), "layer1.conv1"));
+  CHECK(hash(all, "relu") == hash(residual(), "relu"));
+  Graph hashed = all;
+  graph::compute_hashes(hashed, hash_text("preprocessing"));
+  CHECK(graph::to_json(hashed) == graph::to_json(all));
 }
 
 TEST_CASE("channels are found first or last through element-wise operators") {
@@ -339,4 +432,24 @@ TEST_CASE("what makes no sense is refused with one line that says what to do") {
   tokens.relu(0, "x");
   scheme.features = "input";
   refused(tokens.done(), scheme, 10, "a head cannot read 'input'");
+  for (const auto &[features, why] : std::vector<std::pair<const char *, const char *>>{
+           {"layer1+", "no value ''"},
+           {"+layer1", "no value ''"},
+           {"layer1+layer1", "twice"},
+           {"layer1+layer9", "did you mean 'layer1'?"},
+           {"sum:layer1", "no value 'sum:layer1'"},
+           {"sum:layer1+layer2", "'layer2' is not of the same width"}}) {
+    CAPTURE(features);
+    scheme.features = features;
+    CHECK_THROWS_AS(graph::apply_scheme(residual(), scheme, 10), UsageError);
+    try {
+      graph::apply_scheme(residual(), scheme, 10);
+    } catch (const UsageError &error) {
+      CHECK_MESSAGE(std::string(error.what()).find(why) != std::string::npos, error.what());
+    }
+  }
+  scheme = {};
+  scheme.train = "fc";
+  scheme.adapters = graph::Adapters{4, 1};
+  refused(chain(), scheme, 10, "below a new head");
 }
