@@ -1,5 +1,6 @@
 // Segments: all of the network, each once, none that tears apart what runs fused.
 #include "model/model.h"
+#include "profile/runs.h"
 #include "profile/segments.h"
 #include "support/files.h"
 #include "support/graphs.h"
@@ -72,4 +73,33 @@ TEST_CASE("a block with most of the work is divided at several tensors") {
   std::size_t most = 0;
   for (const graph::Cut &border : profile::choose_borders(graph)) most = std::max(most, border.values.size());
   CHECK(most >= 2);
+}
+
+TEST_CASE("runs pass on what later ones and the caller need, and nothing that is not a row for each record") {
+  for (const graph::Graph &graph :
+       {test::chain(), test::residual(), test::dense(), test::transformer(true), test::transformer(false)})
+    for (const std::size_t most : {1, 3, 100}) {
+      std::vector<graph::ValueId> wanted = {graph.output};
+      for (const graph::Cut &cut : graph::enumerate_cuts(graph, std::vector<bool>(graph.values.size(), true)))
+        wanted.push_back(cut.values.back());
+      std::vector<bool> made(graph.values.size());
+      made[0] = true;
+      int next = 0;
+      for (const profile::Run &run : profile::choose_runs(graph, wanted, most)) {
+        CHECK(run.first == next);
+        CHECK(run.last > run.first);
+        next = run.last;
+        for (const graph::ValueId id : run.inputs) CHECK(made[static_cast<std::size_t>(id)]);
+        for (const graph::ValueId id : run.outputs) {
+          const graph::Value &value = graph.values[static_cast<std::size_t>(id)];
+          CHECK(value.node >= run.first);
+          CHECK(value.node < run.last);
+          CHECK(value.batched);
+          made[static_cast<std::size_t>(id)] = true;
+        }
+      }
+      CHECK(next == static_cast<int>(graph.nodes.size()));
+      for (const graph::ValueId id : wanted) CHECK(made[static_cast<std::size_t>(id)]);
+      if (most == 1) CHECK(profile::choose_runs(graph, wanted, most).size() == 1);
+    }
 }
