@@ -11,7 +11,7 @@ namespace tl::select {
 
 struct MeasureOptions {
   std::size_t threads = 0; // that read and decode; 0: one per core
-  double seconds = 5;      // about, for each of: a graph's frozen layers, all training
+  double seconds = 1;      // about, for each of: a graph's frozen layers, all training
   std::size_t records = 64;
 };
 
