@@ -59,7 +59,8 @@ void add_options(CLI::App &app, Arguments &arguments) {
                  "Features to keep on disk: as planned, all that candidates read, or none")
       ->check(CLI::IsMember({"plan", "all", "none"}))
       ->capture_default_str();
-  app.add_flag("!--no-fuse", arguments.options.fuse, "Train each candidate alone");
+  app.add_flag_callback(
+      "--no-fuse", [&arguments] { arguments.options.fuse = false; }, "Train each candidate alone");
   app.add_option("--threads", arguments.options.threads,
                  "Threads for decoding and for the network (default: cores)")
       ->check(CLI::Range(1, 4096));
