@@ -32,30 +32,6 @@ std::int64_t stored_bytes(const SharedGraph &graph, graph::ValueId value) {
   return as_pixels(graph, value) ? element_count(graph.value(value).shape) : graph.value(value).bytes();
 }
 
-/// Without its flops.
-FeatureSet set_for(const SharedGraphs &graphs, std::size_t g, graph::ValueId id) {
-  const SharedGraph &graph = graphs.graphs[g];
-  const graph::Value &value = graph.value(id);
-  const bool pixels = as_pixels(graph, id);
-  const DType dtype = pixels ? DType::u8 : value.dtype;
-  FeatureSet set;
-  set.graph = g;
-  set.value = id;
-  set.bytes = stored_bytes(graph, id);
-  set.meta.codec = pixels ? "u8" : "fp32";
-  set.meta.preprocess = json::compact(data::to_json(graph.preprocess));
-  set.meta.preprocess_digest = graph.preprocess.digest();
-  set.meta.values = {{value.name, value.hash, dtype, value.shape}};
-  Hasher hasher;
-  hasher.add("tl-feature-set 1").add(set.meta.codec).add(set.meta.preprocess_digest).add(std::int64_t{1});
-  set.key = hasher.add(value.hash).add(name_of(dtype)).add(to_string(value.shape)).digest();
-  plan::Plan described; // so that the shards name the same plan as if tl-extract had made them
-  described.codec = pixels ? plan::Codec::u8 : plan::Codec::fp32;
-  described.values.push_back({value.name, value.hash, value.dtype, value.shape});
-  set.meta.plan = described.digest();
-  return set;
-}
-
 /// Of the layers up to these values, for a record.
 double cut_flops(const SharedGraph &graph, const std::vector<graph::ValueId> &values) {
   MultiModel alone(graph.merged->model());
@@ -127,7 +103,7 @@ private:
   }
 
   double share_there(std::size_t g, graph::ValueId id) const {
-    const std::optional<Stored> stored = stored_(set_for(graphs_, g, id));
+    const std::optional<Stored> stored = stored_(feature_set(graphs_, g, id));
     if (!stored || problem_.records <= 0) return 0;
     return std::min(1.0, static_cast<double>(stored->records) / problem_.records);
   }
@@ -231,6 +207,29 @@ Predicted predict(const reuse::FusionProblem &problem, const reuse::FusionPlan &
 
 } // namespace
 
+FeatureSet feature_set(const SharedGraphs &graphs, std::size_t g, graph::ValueId id) {
+  const SharedGraph &graph = graphs.graphs[g];
+  const graph::Value &value = graph.value(id);
+  const bool pixels = as_pixels(graph, id);
+  const DType dtype = pixels ? DType::u8 : value.dtype;
+  FeatureSet set;
+  set.graph = g;
+  set.value = id;
+  set.bytes = stored_bytes(graph, id);
+  set.meta.codec = pixels ? "u8" : "fp32";
+  set.meta.preprocess = json::compact(data::to_json(graph.preprocess));
+  set.meta.preprocess_digest = graph.preprocess.digest();
+  set.meta.values = {{value.name, value.hash, dtype, value.shape}};
+  Hasher hasher;
+  hasher.add("tl-feature-set 1").add(set.meta.codec).add(set.meta.preprocess_digest).add(std::int64_t{1});
+  set.key = hasher.add(value.hash).add(name_of(dtype)).add(to_string(value.shape)).digest();
+  plan::Plan described; // so that the shards name the same plan as if tl-extract had made them
+  described.codec = pixels ? plan::Codec::u8 : plan::Codec::fp32;
+  described.values.push_back({value.name, value.hash, value.dtype, value.shape});
+  set.meta.plan = described.digest();
+  return set;
+}
+
 std::int64_t expected_records(std::int64_t records, std::int64_t before) {
   std::int64_t expected = before > 0 ? before : records;
   while (expected < records) expected *= 2;
@@ -258,7 +257,7 @@ ReusePlan make_reuse_plan(const std::vector<Candidate> &candidates, const Shared
     if (!solved.materialised[n]) continue;
     set_of_node[n] = plan.sets.size();
     const auto [graph, value] = translation.value(n);
-    plan.sets.push_back(set_for(graphs, graph, value));
+    plan.sets.push_back(feature_set(graphs, graph, value));
     plan.sets.back().flops = cut_flops(graphs.graphs[graph], {value});
   }
   plan.group_of.resize(candidates.size());

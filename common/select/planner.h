@@ -33,6 +33,9 @@ using StoredState = std::function<std::optional<Stored>(const FeatureSet &)>;
 ReusePlan make_reuse_plan(const std::vector<Candidate> &candidates, const SharedGraphs &graphs,
                           const Costs &costs, const PlanOptions &options, const StoredState &stored);
 
+/// That value as it is kept on disk, without its flops and readers.
+FeatureSet feature_set(const SharedGraphs &graphs, std::size_t graph, graph::ValueId value);
+
 /// What to plan for: `before` (of the last plan; 0: none), doubled until it suffices.
 std::int64_t expected_records(std::int64_t records, std::int64_t before);
 

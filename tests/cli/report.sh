@@ -50,6 +50,12 @@ test_the_report_stands_alone() {
   must tl-select experiment.json "$SHARED/photos" -o runs --html again.html
   look_at again.html
   expect_json seen.json "d['open'] == [] and d['tags'].count('svg') == 3"
+  cp -r "$SHARED/photos" photos # more labels: a second cycle, and so a labelling curve
+  pictures more 2 dog
+  for file in more/dog/*; do cp "$file" "photos/dog/new-${file##*/}"; done
+  must tl-select experiment.json photos -o runs --html later.html
+  look_at later.html
+  expect_json seen.json "d['open'] == [] and d['wrong'] == [] and d['links'] == [] and d['tags'].count('svg') == 4"
   expect_no_leftovers .
 }
 
