@@ -296,7 +296,8 @@ LoaderCounters Loader::counters() const {
   return state_->counters;
 }
 
-std::vector<std::uint32_t> content_order(const Dataset &dataset, std::uint64_t seed, std::size_t threads) {
+std::vector<std::uint32_t> content_order(const Dataset &dataset, std::uint64_t seed, std::size_t threads,
+                                         HashCache *hashes) {
   std::vector<std::uint32_t> order = record_order(dataset, false, 0);
   struct Key {
     bool unread = true;
@@ -307,6 +308,7 @@ std::vector<std::uint32_t> content_order(const Dataset &dataset, std::uint64_t s
   options.form = Form::encoded;
   options.threads = threads;
   options.on_error = OnError::skip;
+  options.hashes = hashes;
   options.wanted = [&](std::uint32_t index, const Digest &hash) {
     keys[index] = {false, mix(seed, hash)};
     return false; // that was all

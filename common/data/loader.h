@@ -105,8 +105,9 @@ private:
   std::unique_ptr<State> state_;
 };
 
-/// By mix(seed, hash of the content), equal ones by label, then id. Reads every record once, with so many
-/// threads (0: one per core); those that cannot be read come last.
-std::vector<std::uint32_t> content_order(const Dataset &dataset, std::uint64_t seed, std::size_t threads);
+/// By mix(seed, hash of the content), equal ones by label, then id. Reads every record that `hashes` does not
+/// know, with so many threads (0: one per core); those that cannot be read come last.
+std::vector<std::uint32_t> content_order(const Dataset &dataset, std::uint64_t seed, std::size_t threads,
+                                         HashCache *hashes = nullptr);
 
 } // namespace tl::data

@@ -66,6 +66,7 @@ store::TrialRow trial_row(const CycleInput &input, const Row &row, std::size_t r
                                  {"options", train::to_json(candidate.spec.options)}});
   line.seconds = trial.seconds;
   line.cached = trial.cached;
+  line.warm = trial.warm_start.has_value();
   line.failure = trial.failure;
   if (trial.failed()) return line;
   line.rank = static_cast<std::int64_t>(rank);
@@ -216,6 +217,7 @@ store::Cycle CycleKeeper::finish(const CycleInput &input) {
   cycle.extract_seconds = input.extract_seconds;
   cycle.train_seconds = input.train_seconds;
   cycle.seconds = input.seconds;
+  cycle.warm_start = input.warm_start;
   cycle.bytes = bytes_below(features_of(runs_));
   for (std::size_t i = 0; i < input.rows.size(); ++i)
     outcome.trials.push_back(trial_row(input, input.rows[i], i + 1));

@@ -28,6 +28,7 @@ struct CycleInput {
   const std::vector<Row> &rows;
   const std::map<std::uint32_t, data::RecordNote> &skipped; // by index
   double extract_seconds = 0, train_seconds = 0, seconds = 0;
+  bool warm_start = false;
 };
 
 class CycleKeeper final : public data::HashCache {

@@ -35,7 +35,8 @@ json::Value trial_line(const store::TrialRow &trial) {
                       {"epochs", trial.epochs},
                       {"best_epoch", trial.best_epoch},
                       {"seconds", trial.seconds},
-                      {"cached", trial.cached}};
+                      {"cached", trial.cached},
+                      {"warm_start", trial.warm}};
   if (!trial.failure.empty()) line["failure"] = json::escape_bytes(trial.failure);
   return line;
 }

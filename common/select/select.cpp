@@ -75,7 +75,7 @@ public:
                                                   extract_seconds_, train_seconds_, watch.seconds()},
                                                  selection.rows);
     const store::Cycle cycle = keeper_.finish({experiment_, candidates_, plan_, selection.rows, skipped_,
-                                               extract_seconds_, train_seconds_, watch.seconds()});
+                                               extract_seconds_, train_seconds_, watch.seconds(), options_.warm_start});
     note(summary(cycle));
     selection.leaderboard["cycle"] = to_json(cycle);
     folder_.write("leaderboard.json", "leaderboard", selection.leaderboard);
@@ -184,7 +184,7 @@ private:
       const train::TrainOptions &options = candidates_[c].spec.options;
       assignment.epochs = std::min(assignment.epochs, options.epochs);
       if (!trials_[c].id.empty() && trials_[c].reached(assignment.epochs, options.patience)) continue;
-      std::optional<Trial> known = folder_.trial(candidates_[c].id).load(candidates_[c], digests_[g]);
+      std::optional<Trial> known = folder_.trial(candidates_[c].id).load(candidates_[c], digests_[g], options_.warm_start);
       if (!known || !known->reached(assignment.epochs, options.patience))
         work[g].push_back(assignment);
       else
@@ -206,7 +206,8 @@ private:
     events.folder = [&](std::size_t c) { return folder_.trial(candidates_[c].id); };
     events.done = done;
     events.skipped = [&](const std::string &line) { skip(line); };
-    train_group({graphs_, plan_, dataset_, folder_.features(), options_.threads, options_.keep_going},
+    train_group({graphs_, plan_, dataset_, folder_.features(), options_.threads, options_.keep_going,
+                 options_.warm_start, &keeper_},
                 candidates_, g, work, digests_[g], events);
   }
 

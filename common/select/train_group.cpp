@@ -124,6 +124,8 @@ private:
     try {
       seated.model = prepared.model;
       model::initialise(seated.model, options.seed);
+      if (input_.warm_start)
+        trial.warm_start = events_.folder(assignment.candidate).warm_start(candidate, seated.model);
       seated.trainer = std::make_unique<train::Trainer>(
           seated.model, prepared.inputs, static_cast<std::int64_t>(input_.dataset.classes().size()), options);
     } catch (...) {
@@ -138,7 +140,7 @@ private:
   /// From where an earlier training stopped, if it did.
   void go_on(Seated &seated, const Candidate &candidate) const {
     const TrialFolder folder = events_.folder(seated.assignment.candidate);
-    std::optional<Trial> before = folder.load(candidate, data_);
+    std::optional<Trial> before = folder.load(candidate, data_, input_.warm_start);
     if (!before || before->failed()) return;
     const std::optional<train::TrainerState> state = folder.load_state(*before);
     if (!state) return;
@@ -225,7 +227,8 @@ private:
     how.threads = input_.threads;
     how.keep_going = input_.keep_going;
     const std::uint64_t seed = candidates_[group_.candidates.front()].spec.options.seed;
-    how.order = seed; // in which tl-train reads a data set
+    how.order = seed; // as with tl-train --by-content
+    how.hashes = input_.hashes;
     std::vector<std::string> folders;
     std::vector<graph::ValueId> arriving;
     std::unique_ptr<train::RecordSource> source;

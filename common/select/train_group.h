@@ -16,9 +16,11 @@ struct GroupInput {
   const SharedGraphs &graphs;
   const ReusePlan &plan;
   const data::Dataset &dataset;
-  std::string store;       // the folder that holds the features
-  std::size_t threads = 0; // that read and decode
-  bool keep_going = false; // damaged records are left out
+  std::string store;                 // the folder that holds the features
+  std::size_t threads = 0;           // that read and decode
+  bool keep_going = false;           // damaged records are left out
+  bool warm_start = false;           // from the weights that the last training of each candidate left
+  data::HashCache *hashes = nullptr; // knows records without reading them; may be null
 };
 
 struct GroupEvents {

@@ -68,6 +68,7 @@ json::Value to_json(const Trial &trial) {
     document["validation"] = trial.validation;
     document["history"] = trial.history;
   }
+  if (trial.warm_start) document["warm_start"] = trial.warm_start->hex();
   document["seconds"] = trial.seconds;
   return document;
 }
@@ -79,6 +80,8 @@ Trial trial_from_json(const json::Value &document, const std::string &origin) {
   trial.name = json::unescape_bytes(document.at("name").get<std::string>());
   trial.data = Digest::from_hex(document.at("data").get<std::string>());
   trial.seconds = document.at("seconds").get<double>();
+  if (document.contains("warm_start"))
+    trial.warm_start = Digest::from_hex(document.at("warm_start").get<std::string>());
   const bool failed = document.at("status") == "failed";
   for (const char *key : {"failure", "final"})
     if (document.contains(key) != failed)
@@ -140,7 +143,7 @@ Digest data_digest(const data::Dataset &dataset, std::size_t threads, data::Hash
   return digest_of(dataset.classes(), std::move(records));
 }
 
-std::optional<Trial> TrialFolder::load(const Candidate &candidate, const Digest &data) const {
+std::optional<Trial> TrialFolder::load(const Candidate &candidate, const Digest &data, bool with_warm) const {
   std::error_code ignored;
   if (!fs::exists(result_path(path), ignored)) return std::nullopt;
   try {
@@ -148,6 +151,7 @@ std::optional<Trial> TrialFolder::load(const Candidate &candidate, const Digest 
     Trial trial = trial_from_json(json::load(file, "trial"), file);
     if (trial.id != candidate.id || trial.data != data || (trial.failed() && !trial.final))
       return std::nullopt;
+    if (trial.warm_start && !with_warm) return std::nullopt;
     if (!trial.failed() && !fs::exists(weights_path(path), ignored)) return std::nullopt;
     trial.name = candidate.name();
     trial.cached = true;
@@ -184,6 +188,30 @@ model::Model TrialFolder::best_model(const Candidate &candidate, const Digest &d
     }
   }
   return model;
+}
+
+std::optional<Digest> TrialFolder::warm_start(const Candidate &candidate, model::Model &model) const {
+  const std::string file = weights_path(path);
+  std::error_code ignored;
+  if (!fs::exists(file, ignored)) return std::nullopt;
+  try {
+    const shard::SafeTensors weights = shard::parse_sealed(shard::map_file(file), kWeightsFormat, file);
+    if (shard::required(weights.metadata, "candidate", file) != candidate.id) return std::nullopt;
+    std::vector<at::Tensor> parameters = model.parameters;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      const graph::Parameter &parameter = model.graph.parameters[i];
+      const bool there = weights.find(parameter.name) != nullptr;
+      if (!there && !parameter.trainable) continue;
+      parameters[i] =
+          model::to_torch(shard::required(weights, parameter.name, parameter.dtype, parameter.shape, file))
+              .clone();
+    }
+    const Digest data = Digest::from_hex(shard::required(weights.metadata, "data", file));
+    model.parameters = std::move(parameters);
+    return data;
+  } catch (const FormatError &) { // it starts from the seed
+    return std::nullopt;
+  }
 }
 
 void TrialFolder::save_state(const Trial &trial, const train::TrainerState &state) const {

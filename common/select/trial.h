@@ -25,6 +25,8 @@ struct Trial {
   double score = 0;            // of the experiment's metric at the best epoch; larger is better
   json::Value validation;      // train::Evaluation::to_json() at the best epoch
   json::Value history;         // of each epoch: loss, and the figures of the validation
+  std::optional<Digest>
+      warm_start; // data whose training gave the first parameters; none: drawn from the seed
   double seconds = 0;
   bool cached = false; // from an earlier run
 
@@ -52,13 +54,18 @@ struct TrialFolder {
   std::string path;
 
   /// The result of an earlier run on the same data, of whatever number of epochs; nothing if there is none,
-  /// or if it is damaged, or if its weights are missing.
-  std::optional<Trial> load(const Candidate &candidate, const Digest &data) const;
+  /// or if it is damaged, or if its weights are missing. One that did not start from the seed counts only
+  /// `with_warm` ones.
+  std::optional<Trial> load(const Candidate &candidate, const Digest &data, bool with_warm = false) const;
   /// The weights first, so that a result never stands alone.
   void save(const Trial &trial, const std::vector<shard::NamedTensor> &weights) const;
   /// The candidate's model with the weights of its best epoch. Throws FormatError if they are damaged or
   /// come from other data, SystemError if they are gone.
   model::Model best_model(const Candidate &candidate, const Digest &data) const;
+
+  /// Puts the weights that the last training left, on whatever data, into `model`. Returns the data; nothing,
+  /// and the model as it was, if there are none that fit.
+  std::optional<Digest> warm_start(const Candidate &candidate, model::Model &model) const;
 
   /// A training that stopped early, to go on later; save() comes after it. Nothing if there is none that fits
   /// `trial`, or if it is damaged.

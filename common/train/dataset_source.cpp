@@ -11,7 +11,7 @@ public:
   DatasetRecords(std::shared_ptr<const data::Dataset> dataset, const data::Preprocess &preprocess,
                  std::uint64_t seed, const SourceOptions &options)
       : dataset_(std::move(dataset)), preprocess_(preprocess), options_(options) {
-    load(options.order ? data::content_order(*dataset_, *options.order, options.threads)
+    load(options.order ? data::content_order(*dataset_, *options.order, options.threads, options.hashes)
                        : data::record_order(*dataset_, true, seed),
          options.keep_going ? data::OnError::skip : data::OnError::fail);
   }

@@ -21,6 +21,7 @@ struct SourceOptions {
   /// and earlier runs then change nothing. Otherwise a folder of shards arrives in its own order, and a
   /// dataset, which must be read once more to know the hashes, in that of mix(seed, hash_text(id)).
   std::optional<std::uint64_t> order;
+  data::HashCache *hashes = nullptr; // knows a dataset's records without reading them; may be null
 };
 
 /// Shards: of values, or of the records as they are stored, which are prepared here. A folder is

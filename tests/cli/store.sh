@@ -155,6 +155,27 @@ END
   expect_json out "d['candidates'][0]['status'] == 'ok'"
 }
 
+test_a_warm_start_goes_on_from_the_last_cycle() {
+  cp -rp "$SHARED/photos" photos
+  experiment '[{"head": "linear", "lr": 0.001}]'
+  cycle --warm-start
+  expect_json "$(echo runs/trials/*/result.json)" "'warm_start' not in d" # there was nothing to start from
+  pictures more 21 cat
+  mv more/cat/020.png photos/cat/
+  cp -r runs cold
+  must tl-select experiment.json photos -o cold --json --materialise all
+  cold=$(json out "d['candidates'][0]['validation']['loss']")
+  data=$(json "$(echo runs/trials/*/result.json)" "d['data']")
+  cycle --warm-start
+  expect_json "$(echo runs/trials/*/result.json)" "d['warm_start'] == '$data'"
+  expect_json out "d['candidates'][0]['validation']['loss'] < $cold"
+  cycle --warm-start
+  expect_json out "d['candidates'][0]['cached']"
+  cycle # must not depend on the past
+  expect_json out "not d['candidates'][0]['cached'] and d['candidates'][0]['validation']['loss'] == $cold"
+  [[ $(query 'SELECT group_concat(warm_start) FROM cycles') == "1,1,0" ]] || fail "cycles: $(query 'SELECT group_concat(warm_start) FROM cycles')"
+}
+
 test_history_and_its_plot() {
   cp -rp "$SHARED/photos" photos
   experiment
