@@ -162,6 +162,113 @@ TEST_CASE("a grid that is too large is refused before it is made") {
     CHECK(has(refusal(document(grid)), "more than 10000 candidates"));
 }
 
+TEST_CASE("schemes of several values, last blocks and adapters are read and named") {
+  const select::Experiment experiment =
+      read(R"([{"model": "a", "features": ["x+y", "sum:x+y"], "unfreeze": [0, 2], "adapters": "8:1"}])");
+  REQUIRE(experiment.candidates.size() == 4);
+  CHECK(experiment.candidates[1].name == "a/x+y/linear+unfreeze2+adapters:8:1/adam-lr0.001");
+  CHECK(experiment.candidates[1].scheme.unfreeze == 2);
+  CHECK(experiment.candidates[1].scheme.adapters->blocks == 1);
+  CHECK(has(refusal(R"([{"adapters": "0"}])"), "/candidates/0/adapters: adapters '0': '0' is not a width"));
+  CHECK(has(refusal(R"([{"unfreeze": -1}])"), "/candidates/0/unfreeze"));
+}
+
+TEST_CASE("a budget is bytes or text") {
+  json::Value value = document("[{}]");
+  CHECK_FALSE(read(value).budget.disk);
+  value["budget"] = {{"disk", "2G"}, {"memory", 1000}};
+  CHECK(*read(value).budget.disk == std::int64_t{2} << 30);
+  CHECK(*read(value).budget.memory == 1000);
+  value["budget"]["disk"] = "many";
+  CHECK(has(refusal(value), "e.json: /budget/disk: 'many' is not a size"));
+  value["budget"] = {{"disc", 1}};
+  CHECK(has(refusal(value), "did you mean 'disk'?"));
+}
+
+TEST_CASE("a search draws the same candidates from the same seed") {
+  json::Value value =
+      document(R"([{"model": "a", "lr": {"log_uniform": [0.0001, 0.1]}, "batch": {"uniform": [4, 9]},
+                                    "momentum": {"uniform": [0, 1]}, "optimizer": {"choice": ["sgd"]}},
+                                   {"model": "b", "lr": [0.1, 0.2]}])");
+  CHECK(has(refusal(value), "/candidates/0/lr: a range needs a search"));
+  value["search"] = {{"strategy", "random"}, {"samples", 40}, {"seed", 3}};
+  const select::Experiment experiment = read(value);
+  REQUIRE(experiment.candidates.size() == 40);
+  std::set<std::string> names;
+  std::set<std::int64_t> batches;
+  for (const select::Spec &spec : experiment.candidates) {
+    names.insert(spec.name);
+    if (spec.model != 0) continue;
+    batches.insert(spec.options.batch);
+    CHECK(spec.options.lr >= 0.0001);
+    CHECK(spec.options.lr <= 0.1);
+    CHECK(spec.options.optimizer == train::OptimizerKind::sgd);
+  }
+  CHECK(names.size() == 40);
+  CHECK(batches == std::set<std::int64_t>{4, 5, 6, 7, 8, 9});
+  CHECK(names_of(read(value)) == names_of(experiment));
+  value["search"]["seed"] = 4;
+  CHECK(names_of(read(value)) != names_of(experiment));
+  value["search"]["seed"] = 3;
+  value["search"]["samples"] = 50; // the first ones stay
+  for (std::size_t i = 0; i < 40; ++i)
+    CHECK(json::compact(train::to_json(read(value).candidates[i].options)) ==
+          json::compact(train::to_json(experiment.candidates[i].options)));
+}
+
+TEST_CASE("samples of a grid are different points of it") {
+  json::Value value = document(R"([{"model": "a", "lr": [0.1, 0.2, 0.3], "seed": [1, 2, 3, 4]}])");
+  value["search"] = {{"strategy", "random"}, {"samples", 12}};
+  std::vector<std::string> drawn = names_of(read(value));
+  CHECK(std::set<std::string>(drawn.begin(), drawn.end()).size() == 12);
+  value["search"]["samples"] = 13;
+  CHECK(has(refusal(value), "/search/samples: there are only 12 different candidates"));
+}
+
+TEST_CASE("a search by rungs says how long candidates train") {
+  json::Value value = document(R"([{"model": "a", "lr": [0.1, 0.2, 0.3]}])");
+  value["search"] = {{"strategy", "halving"}, {"max_epochs", 27}};
+  CHECK(read(value).candidates.size() == 3);
+  for (const select::Spec &spec : read(value).candidates) CHECK(spec.options.epochs == 27);
+  value["search"]["strategy"] = "hyperband";
+  CHECK(read(value).candidates.size() == 3); // all that there are
+  value["defaults"] = {{"epochs", 3}};
+  CHECK(has(refusal(value), "/epochs: the search says how long candidates train"));
+  value.erase("defaults");
+  const auto refused = [&](const json::Value &search, const char *why) {
+    value["search"] = search;
+    const std::string found = refusal(value);
+    CHECK_MESSAGE(has(found, why), found);
+  };
+  refused({{"strategy", "halving"}}, "/search: the strategy halving needs \"max_epochs\"");
+  refused({{"strategy", "random"}}, "needs \"samples\"");
+  refused({{"strategy", "random"}, {"samples", 2}, {"eta", 3}}, "has no \"eta\"");
+  refused({{"strategy", "grid"}, {"samples", 2}}, "takes every combination");
+  refused({{"strategy", "hyperband"}, {"samples", 2}, {"max_epochs", 9}}, "its own number");
+  refused({{"strategy", "halving"}, {"min_epochs", 9}, {"max_epochs", 3}}, "cannot start");
+  refused({{"strategy", "asha"}}, "/search/strategy");
+  refused({{"strategy", "random"}, {"sample", 2}}, "did you mean 'samples'?");
+  refused({{"samples", 2}}, "/search");
+}
+
+TEST_CASE("ranges that make no sense are refused with their place") {
+  for (const auto &[range, why] : std::vector<std::pair<const char *, const char *>>{
+           {R"({"uniform": [2, 1]})", "ends before it starts"},
+           {R"({"log_uniform": [0, 1]})", "starts above 0"},
+           {R"({"uniform": [1]})", "/candidates/0/lr"},
+           {R"({"uniform": [1, 2, 3]})", "/candidates/0/lr"},
+           {R"({"uniform": ["a", "b"]})", "/candidates/0/lr"},
+           {R"({"choice": []})", "/candidates/0/lr"},
+           {R"({})", "/candidates/0/lr"},
+           {R"({"unifrom": [1, 2]})", "did you mean 'uniform'?"},
+           {R"({"uniform": [1, 2], "choice": [1]})", "/candidates/0/lr"}}) {
+    json::Value value = document(std::string(R"([{"lr": )") + range + "}]");
+    value["search"] = {{"strategy", "random"}, {"samples", 2}};
+    const std::string found = refusal(value);
+    CHECK_MESSAGE(has(found, why), found);
+  }
+}
+
 TEST_CASE("a damaged document is refused with a message, never misread") {
   json::Value whole =
       document(R"([{"model": ["a"], "features": null, "pool": "mean", "head": "linear", "train": "x",

@@ -2,6 +2,8 @@
 #include "support/training.h"
 
 #include "cli/error.h"
+#include "graph/cut.h"
+#include "model/export.h"
 #include "train/checkpoint.h"
 
 #include <doctest/doctest.h>
@@ -84,6 +86,72 @@ TEST_CASE("losses do not depend on the cut") {
     if (expected.empty()) expected = found;
     CHECK(test::largest_difference(expected, found) < 1e-5);
   }
+}
+
+TEST_CASE("losses do not depend on the cut under any scheme") {
+  const test::TempFolder folder;
+  const std::string path = test::save(test::conv_net(), folder.path("net.pt"));
+  const model::Model pretrained = model::load_model(path, {DType::f32, {3, 8, 8}}, Digest());
+  test::Draws draws(5);
+  train::Chunk chunk = Points{30}.all();
+  const at::Tensor pictures = draws.uniform({30, 3, 8, 8}, 0, 1);
+  std::vector<graph::Scheme> schemes(4);
+  for (graph::Scheme &scheme : schemes) scheme.head = graph::Head{};
+  schemes[0].features = "bn1+block+down";
+  schemes[1].features = "sum:bn1+block";
+  schemes[2].unfreeze = 1;
+  schemes[3].adapters = graph::Adapters{3, 1};
+  for (const graph::Scheme &scheme : schemes) {
+    CAPTURE(json::compact(graph::to_json(scheme)));
+    const train::Network whole = train::make_network(pretrained, scheme, 3, 7, "input");
+    const graph::Graph &graph = whole.model.graph;
+    const auto cuts = graph::enumerate_cuts(graph, graph::frozen(graph));
+    REQUIRE(cuts.size() >= 3);
+    Losses expected;
+    for (const std::size_t c : {std::size_t{0}, cuts.size() / 2, cuts.size() - 1}) {
+      const train::Network network = train::make_network(pretrained, scheme, 3, 7, cuts[c].name(graph));
+      std::vector<at::Tensor> values{pictures};
+      if (c > 0) values = model::FrozenProgram(whole.model, {0}, network.arriving).run(values);
+      chunk.values.clear();
+      for (const at::Tensor &value : values) chunk.values.push_back(model::from_torch(value));
+      const Losses found = losses(network, chunk, options());
+      if (expected.empty()) expected = found;
+      CHECK(test::largest_difference(expected, found) < 1e-5);
+    }
+  }
+}
+
+TEST_CASE("an untrained adapter changes nothing, a trained one does, and both are exported") {
+  const test::TempFolder folder;
+  const std::string path = test::save(test::conv_net(), folder.path("net.pt"));
+  const model::Model pretrained = model::load_model(path, {DType::f32, {3, 8, 8}}, Digest());
+  test::Draws draws(5);
+  const at::Tensor pictures = draws.uniform({30, 3, 8, 8}, 0, 1);
+  graph::Scheme plain, adapted;
+  plain.head = adapted.head = graph::Head{};
+  adapted.adapters = graph::Adapters{3, 0};
+  const train::Network before = train::make_network(pretrained, plain, 3, 7, "input");
+  const train::Network network = train::make_network(pretrained, adapted, 3, 7, "input");
+  const auto logits = [&](const model::Model &model) {
+    return model::TrainedProgram(model, {0}).run({pictures}, false).detach();
+  };
+  CHECK(logits(network.model).equal(logits(before.model)));
+  train::Chunk chunk = Points{30}.all();
+  chunk.values = {model::from_torch(pictures)};
+  Features features = points(network, chunk);
+  Trainer trainer(network.model, network.start, 3, options());
+  test::fit_losses(features, trainer);
+  const at::Tensor trained = logits(trainer.best());
+  CHECK_FALSE(trained.allclose(logits(before.model), 1e-3, 1e-3));
+  const std::string file = folder.path("adapted.pt");
+  model::save_model(trainer.best(), file, {});
+  CHECK(torch::jit::load(file).forward({pictures}).toTensor().allclose(trained, 1e-5, 1e-6));
+  // What is adapted can be adapted again: the blocks are still told from the names in the file.
+  const model::Model again = model::load_model(file, {DType::f32, {3, 8, 8}}, Digest());
+  graph::Scheme next;
+  next.head = graph::Head{};
+  next.unfreeze = 2;
+  CHECK_NOTHROW(model::apply_scheme(again, next, 3));
 }
 
 TEST_CASE("epochs after the first do not depend on the order of arrival, validation never does") {
