@@ -13,6 +13,8 @@ setup() {
     long_options "$program" >options
     if [[ $program == tl-profile ]]; then
       for command in model data host link; do long_options tl-profile "$command"; done >>options
+    elif [[ $program == tl-select ]]; then
+      for command in history gc; do long_options tl-select "$command"; done >>options
     fi
     sort -u options >"$program.options"
   done

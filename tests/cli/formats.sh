@@ -46,9 +46,11 @@ test_all_documents_of_all_programs_are_valid() {
 END
   must tl-select experiment.json photos -o runs --json
   cp out board.json
+  must tl-select history runs --json
+  cp out history.json
   mapfile -t trials < <(find runs/trials -name '*.json')
   ((${#trials[@]} == 3)) || fail "not one document for each candidate: ${trials[*]}"
-  validate {model,data,host,link,plan,extraction,lease,summary,experiment,board}.json run/metrics.jsonl run/model.pt \
+  validate {model,data,host,link,plan,extraction,lease,summary,experiment,board,history}.json run/metrics.jsonl run/model.pt \
     all/metrics.jsonl all/model.pt runs/leaderboard.json runs/{reuse-plan,costs}.json "${trials[@]}" runs/best/model.pt
   cp out seen
   for schema in "$TL_SOURCE"/schemas/*.schema.json; do
