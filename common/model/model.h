@@ -40,7 +40,8 @@ Model load_model(const std::string &path, const InputSpec &input, const Digest &
 Model apply_scheme(const Model &model, const graph::Scheme &scheme, std::int64_t classes);
 
 /// Draws the contents of fresh parameters as torch.nn.Linear and Conv2d do (uniform in +-1/sqrt(fan in); 0
-/// where a parameter says so) from `seed` and the parameter's name, so that a head starts the same whatever else is trained with it.
+/// where a parameter says so) from `seed` and the parameter's name, so that a head starts the same whatever
+/// else is trained with it.
 void initialise(Model &model, std::uint64_t seed);
 
 } // namespace tl::model

@@ -206,7 +206,8 @@ TEST_CASE("the digest of the parameters does not depend on their order") {
   const Digest digest = plan::parameters_digest(graph);
   std::reverse(graph.parameters.begin(), graph.parameters.end());
   CHECK(plan::parameters_digest(graph) == digest);
-  graph.parameters.push_back({"new", {}, DType::f32, {2}, false, true, true, false, {}}); // fresh: not pretrained
+  graph.parameters.push_back(
+      {"new", {}, DType::f32, {2}, false, true, true, false, {}}); // fresh: not pretrained
   CHECK(plan::parameters_digest(graph) == digest);
   graph.parameters[0].content = hash_text("changed");
   CHECK(plan::parameters_digest(graph) != digest);
