@@ -218,7 +218,8 @@ void check_arguments(const Arguments &arguments) {
 }
 
 tl::ExitCode history(const Arguments &arguments) {
-  const auto catalogue = tl::store::Catalogue::read(arguments.runs + "/catalogue.db");
+  const std::string file = (std::filesystem::path(arguments.runs) / "catalogue.db").string();
+  const auto catalogue = tl::store::Catalogue::read(file);
   const tl::select::History found = tl::select::read_history(catalogue);
   if (!arguments.plot.empty()) tl::cli::write_output(arguments.plot, tl::select::labelling_svg(found));
   if (arguments.plot == "-") return tl::ExitCode::ok;

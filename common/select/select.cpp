@@ -74,8 +74,9 @@ public:
     selection.leaderboard = leaderboard_document({experiment_, dataset_, candidates_, plan_, sinks_, skipped_,
                                                   extract_seconds_, train_seconds_, watch.seconds()},
                                                  selection.rows);
-    const store::Cycle cycle = keeper_.finish({experiment_, candidates_, plan_, selection.rows, skipped_,
-                                               extract_seconds_, train_seconds_, watch.seconds(), options_.warm_start});
+    const store::Cycle cycle =
+        keeper_.finish({experiment_, candidates_, plan_, selection.rows, skipped_, extract_seconds_,
+                        train_seconds_, watch.seconds(), options_.warm_start});
     note(summary(cycle));
     selection.leaderboard["cycle"] = to_json(cycle);
     folder_.write("leaderboard.json", "leaderboard", selection.leaderboard);
@@ -184,7 +185,8 @@ private:
       const train::TrainOptions &options = candidates_[c].spec.options;
       assignment.epochs = std::min(assignment.epochs, options.epochs);
       if (!trials_[c].id.empty() && trials_[c].reached(assignment.epochs, options.patience)) continue;
-      std::optional<Trial> known = folder_.trial(candidates_[c].id).load(candidates_[c], digests_[g], options_.warm_start);
+      std::optional<Trial> known =
+          folder_.trial(candidates_[c].id).load(candidates_[c], digests_[g], options_.warm_start);
       if (!known || !known->reached(assignment.epochs, options.patience))
         work[g].push_back(assignment);
       else

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Every command that a man page, --help or the README shows is run as it stands, where the files that it
 # names exist: photos/ (also as /photos on the machine "storage"), resnet18.pt, there.json, here.json,
-# link.json, plan.json, features/, run/, last/ and experiment.json. "ssh storage" is a shell on this machine.
+# link.json, plan.json, features/, run/, runs/, last/ and experiment.json. "ssh storage" is a shell on this machine.
 . "$(dirname "$0")/lib.sh"
 
 setup() {
@@ -30,6 +30,7 @@ END
  "models": [{"name": "resnet18", "path": "resnet18.pt", "preprocess": "imagenet"}],
  "candidates": [{"head": ["linear", "mlp:16"], "epochs": 2}]}
 END
+  must tl-select experiment.json photos -o runs
 }
 
 # run_script FOLDER SCRIPT: as a user would, in FOLDER.
