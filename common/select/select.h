@@ -29,9 +29,9 @@ struct SelectOptions {
   std::optional<std::int64_t> memory_budget =
       {}; // bytes of training; none: the experiment's, or half of the host's
   reuse::Keep keep = reuse::Keep::plan;
-  bool fuse = true;    // candidates may train in one pass
+  bool fuse = true;        // candidates may train in one pass
   bool warm_start = false; // candidates start from the weights of their last training
-  bool verify = false; // every file and every shard is read again
+  bool verify = false;     // every file and every shard is read again
   /// Called with the plan: others may do the work, or some of it, before this process does what is missing.
   /// False: this process ends here. May be empty.
   std::function<bool(const ReusePlan &, const std::vector<Candidate> &)> distribute = {};
