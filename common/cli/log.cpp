@@ -74,4 +74,8 @@ std::string human_seconds(double seconds) {
   return text;
 }
 
+std::string counted(std::size_t n, const char *what) {
+  return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
+}
+
 } // namespace tl::cli

@@ -1,6 +1,7 @@
 // Lines on stderr. Data goes to stdout; everything else comes here.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 namespace tl::cli {
@@ -24,5 +25,7 @@ std::string printable(const std::string &bytes);
 /// 1536 -> "1.5 KiB"; 0.0123 s -> "12.3 ms".
 std::string human_bytes(double bytes);
 std::string human_seconds(double seconds);
+/// "1 value", "2 values"
+std::string counted(std::size_t n, const char *what);
 
 } // namespace tl::cli

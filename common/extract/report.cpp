@@ -87,10 +87,7 @@ json::Value to_json(const ExtractReport &report, const std::string &dataset, con
                       {"missing", part->missing},
                       {"records", part->records},
                       {"skipped", part->skipped}};
-  if (const auto &changes = report.sink.changes)
-    result["changes"] = {{"added", changes->added},           {"changed", changes->changed},
-                         {"relabelled", changes->relabelled}, {"renamed", changes->renamed},
-                         {"removed", changes->removed},       {"unchanged", changes->unchanged}};
+  if (const auto &changes = report.sink.changes) result["changes"] = shard::to_json(*changes);
   return result;
 }
 

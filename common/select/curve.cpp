@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 namespace tl::select {
 
@@ -20,14 +19,8 @@ constexpr const char *kStyle =
     ".tlc .axis{stroke:var(--soft);stroke-width:.5;fill:none}.tlc .line{fill:none;stroke-width:1.5}"
     ".tlc .best{stroke-width:3}</style>\n";
 
-std::string number(double value, int digits) {
-  char text[48];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
-}
-
 std::string text_at(double x, double y, const std::string &escaped, const char *anchor = "start") {
-  return "<text x=\"" + number(x, 1) + "\" y=\"" + number(y, 1) + "\" text-anchor=\"" + anchor + "\">" +
+  return "<text x=\"" + fixed(x, 1) + "\" y=\"" + fixed(y, 1) + "\" text-anchor=\"" + anchor + "\">" +
          escaped + "</text>\n";
 }
 
@@ -57,10 +50,10 @@ struct Axes {
     std::string content;
     for (int i = 0; i <= kTicks; ++i) {
       const double score = low + (high - low) * i / kTicks, records = first + (last - first) * i / kTicks;
-      content += "<path class=\"axis\" d=\"M" + number(kLeft, 1) + " " + number(y(score), 1) + "H" +
-                 number(kRight, 1) + "\"/>\n";
-      content += text_at(kLeft - 8, y(score) + 4, number(score, 3), "end");
-      content += text_at(x(records), kBottom + 20, number(records, 0), "middle");
+      content += "<path class=\"axis\" d=\"M" + fixed(kLeft, 1) + " " + fixed(y(score), 1) + "H" +
+                 fixed(kRight, 1) + "\"/>\n";
+      content += text_at(kLeft - 8, y(score) + 4, fixed(score, 3), "end");
+      content += text_at(x(records), kBottom + 20, fixed(records, 0), "middle");
     }
     content += text_at(kLeft, 20, escape_html(metric));
     return content + text_at(kRight, kBottom + 38, "records", "end");
@@ -73,15 +66,15 @@ std::string draw(const CandidateCurve &curve, const Axes &axes, std::size_t plac
   std::string path, points;
   for (const CurvePoint &point : curve.points) {
     const double x = axes.x(static_cast<double>(point.records)), y = axes.y(point.score);
-    path += (path.empty() ? "M" : "L") + number(x, 1) + " " + number(y, 1);
-    points += "<circle cx=\"" + number(x, 1) + "\" cy=\"" + number(y, 1) + "\" r=\"3\" fill=\"var(--c" +
+    path += (path.empty() ? "M" : "L") + fixed(x, 1) + " " + fixed(y, 1);
+    points += "<circle cx=\"" + fixed(x, 1) + "\" cy=\"" + fixed(y, 1) + "\" r=\"3\" fill=\"var(--c" +
               std::to_string(place % kColours) + ")\"><title>cycle " + std::to_string(point.cycle) + ", " +
-              std::to_string(point.records) + " records: " + number(point.score, 4) + " " +
+              std::to_string(point.records) + " records: " + fixed(point.score, 4) + " " +
               escape_html(curve.name) + "</title></circle>\n";
   }
   const double y = kBottom + 62 + 20 * static_cast<double>(place);
   return "<path " + style + " d=\"" + path + "\"/>\n" + points + "<path " + style + " d=\"M" +
-         number(kLeft, 1) + " " + number(y - 4, 1) + "h30\"/>\n" +
+         fixed(kLeft, 1) + " " + fixed(y - 4, 1) + "h30\"/>\n" +
          text_at(kLeft + 38, y, escape_html(curve.name));
 }
 
@@ -96,8 +89,8 @@ std::string labelling_svg(const History &history, std::size_t candidates) {
   const Axes axes(curves);
   const double height = kBottom + 62 + 20 * static_cast<double>(std::max<std::size_t>(curves.size(), 1));
   std::string svg = "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"tlc\" role=\"img\" viewBox=\"0 0 " +
-                    number(kWidth, 0) + " " + number(height, 0) + "\" width=\"" + number(kWidth, 0) +
-                    "\" height=\"" + number(height, 0) + "\"><title>Labelling curve</title>\n" + kStyle;
+                    fixed(kWidth, 0) + " " + fixed(height, 0) + "\" width=\"" + fixed(kWidth, 0) +
+                    "\" height=\"" + fixed(height, 0) + "\"><title>Labelling curve</title>\n" + kStyle;
   svg += axes.draw(history.cycles.empty() ? "" : history.cycles.back().metric);
   for (std::size_t i = 0; i < curves.size(); ++i) svg += draw(curves[i], axes, i);
   if (curves.empty()) svg += text_at(kLeft, kBottom + 62, "no cycle with a result yet");

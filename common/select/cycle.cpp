@@ -2,6 +2,7 @@
 
 #include "cli/error.h"
 #include "cli/log.h"
+#include "select/feature_store.h"
 #include "shard/folder.h"
 #include "shard/folder_files.h"
 #include "json/bytes.h"
@@ -31,22 +32,6 @@ shard::FolderIndex index_of(const std::vector<store::RecordRow> &rows) {
     index.entries.push_back({{row.record, found->second, 0, row.name}, 0, 0});
   }
   return index;
-}
-
-store::ChangeCounts changes_between(const std::vector<store::RecordRow> &before,
-                                    const std::vector<store::RecordRow> &now) {
-  const shard::Changes changes = shard::compare(index_of(before), index_of(now));
-  return {changes.added,   changes.changed, changes.relabelled,
-          changes.renamed, changes.removed, changes.unchanged};
-}
-
-std::int64_t bytes_below(const std::string &folder) {
-  std::int64_t bytes = 0;
-  std::error_code failed, ignored;
-  for (fs::recursive_directory_iterator files(folder, failed), end; !failed && files != end;
-       files.increment(failed))
-    if (files->is_regular_file(ignored)) bytes += static_cast<std::int64_t>(files->file_size(ignored));
-  return bytes;
 }
 
 std::string names_of(const shard::ShardMeta &meta) {
@@ -213,7 +198,7 @@ store::Cycle CycleKeeper::finish(const CycleInput &input) {
   cycle.classes = dataset_.classes();
   cycle.records = static_cast<std::int64_t>(outcome.records.size());
   cycle.skipped = static_cast<std::int64_t>(input.skipped.size());
-  cycle.changes = changes_between(before_, outcome.records);
+  cycle.changes = shard::compare(index_of(before_), index_of(outcome.records));
   cycle.extract_seconds = input.extract_seconds;
   cycle.train_seconds = input.train_seconds;
   cycle.seconds = input.seconds;
@@ -234,20 +219,11 @@ void CycleKeeper::distrust() noexcept {
 }
 
 json::Value to_json(const store::Cycle &cycle) {
-  const store::ChangeCounts &changes = cycle.changes;
-  return {{"number", cycle.number},
-          {"records", cycle.records},
-          {"changes",
-           {{"added", changes.added},
-            {"changed", changes.changed},
-            {"relabelled", changes.relabelled},
-            {"renamed", changes.renamed},
-            {"removed", changes.removed},
-            {"unchanged", changes.unchanged}}}};
+  return {{"number", cycle.number}, {"records", cycle.records}, {"changes", shard::to_json(cycle.changes)}};
 }
 
 std::string summary(const store::Cycle &cycle) {
-  const store::ChangeCounts &changes = cycle.changes;
+  const shard::Changes &changes = cycle.changes;
   std::string text =
       "cycle " + std::to_string(cycle.number) + ": " + std::to_string(cycle.records) + " records: ";
   bool first = true;

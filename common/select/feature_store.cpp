@@ -50,31 +50,16 @@ extract::Prefix prefix_of(const ReusePlan &plan, const Pass &pass, const SharedG
   return extract::Prefix(graph.merged->model(), cut, graph.preprocess);
 }
 
-/// A folder that set_folder() names.
-bool is_key(const std::string &name) {
-  return name.size() == 32 && name.find_first_not_of("0123456789abcdef") == std::string::npos;
-}
-
-/// Bytes of the files in a folder, and when the last of them was written.
-struct Folder {
-  std::filesystem::path path;
-  double bytes = 0;
-  std::filesystem::file_time_type used = std::filesystem::file_time_type::min();
-};
-
-Folder look_into(const std::filesystem::path &path) {
-  Folder folder;
-  folder.path = path;
-  std::error_code failed;
-  for (std::filesystem::directory_iterator files(path, failed), end; !failed && files != end;
+/// When the last file in a folder was written.
+std::filesystem::file_time_type last_used(const std::filesystem::path &folder) {
+  auto used = std::filesystem::file_time_type::min();
+  std::error_code failed, ignored;
+  for (std::filesystem::directory_iterator files(folder, failed), end; !failed && files != end;
        files.increment(failed)) {
-    std::error_code ignored;
-    const auto size = files->file_size(ignored);
-    if (!ignored) folder.bytes += static_cast<double>(size);
     const auto time = files->last_write_time(ignored);
-    if (!ignored) folder.used = std::max(folder.used, time);
+    if (!ignored) used = std::max(used, time);
   }
-  return folder;
+  return used;
 }
 
 } // namespace
@@ -115,6 +100,22 @@ std::string set_folder(const std::string &store, const FeatureSet &set) {
   return (std::filesystem::path(store) / set.key.hex()).string();
 }
 
+bool is_set_folder(const std::string &name) {
+  return name.size() == 32 && name.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+std::int64_t bytes_below(const std::string &folder) {
+  std::int64_t bytes = 0;
+  std::error_code failed, ignored;
+  for (std::filesystem::recursive_directory_iterator files(folder, failed), end; !failed && files != end;
+       files.increment(failed)) {
+    if (!files->is_regular_file(ignored)) continue;
+    const auto size = files->file_size(ignored);
+    if (!ignored) bytes += static_cast<std::int64_t>(size);
+  }
+  return bytes;
+}
+
 std::optional<Stored> stored_state(const std::string &store, const FeatureSet &set) {
   const std::string folder = set_folder(store, set);
   std::error_code ignored;
@@ -139,13 +140,19 @@ std::vector<std::string> make_room(const std::string &store, const ReusePlan &pl
   std::set<std::string> used;
   double bytes = plan.disk;
   for (const FeatureSet &set : plan.sets) used.insert(set.key.hex());
+  struct Folder {
+    std::filesystem::path path;
+    double bytes;
+    std::filesystem::file_time_type used;
+  };
   std::vector<Folder> others;
   std::error_code failed;
   for (std::filesystem::directory_iterator folders(store, failed), end; !failed && folders != end;
        folders.increment(failed)) {
     const std::string name = folders->path().filename().string();
-    if (used.count(name) > 0 || !is_key(name)) continue;
-    others.push_back(look_into(folders->path()));
+    if (used.count(name) > 0 || !is_set_folder(name)) continue;
+    const std::filesystem::path &path = folders->path();
+    others.push_back({path, static_cast<double>(bytes_below(path.string())), last_used(path)});
     bytes += others.back().bytes;
   }
   std::sort(others.begin(), others.end(), [](const Folder &a, const Folder &b) { return a.used < b.used; });
@@ -163,9 +170,9 @@ std::vector<std::string> make_room(const std::string &store, const ReusePlan &pl
 std::vector<std::string> trim(const std::string &store, const ReusePlan &plan) {
   std::vector<std::string> trimmed;
   if (!plan.disk_budget) return trimmed;
-  double bytes = 0;
-  for (const FeatureSet &set : plan.sets) bytes += look_into(set_folder(store, set)).bytes;
-  if (bytes <= static_cast<double>(*plan.disk_budget)) return trimmed;
+  std::int64_t bytes = 0;
+  for (const FeatureSet &set : plan.sets) bytes += bytes_below(set_folder(store, set));
+  if (bytes <= *plan.disk_budget) return trimmed;
   for (const FeatureSet &set : plan.sets) {
     const shard::PruneReport report = shard::prune(set_folder(store, set));
     if (report.rows == 0) continue;
@@ -174,6 +181,27 @@ std::vector<std::string> trim(const std::string &store, const ReusePlan &plan) {
                       cli::human_bytes(static_cast<double>(report.bytes)));
   }
   return trimmed;
+}
+
+std::vector<std::string> folders_of_records(const ReusePlan &plan, const Group &group,
+                                            const std::string &store,
+                                            const std::function<bool(std::size_t)> &complete) {
+  std::vector<std::string> folders;
+  for (const std::size_t s : group.sets) folders.push_back(set_folder(store, plan.sets[s]));
+  for (std::size_t s = 0; folders.empty() && s < plan.sets.size(); ++s)
+    if (complete(s)) folders.push_back(set_folder(store, plan.sets[s]));
+  return folders;
+}
+
+extract::ExtractOptions extract_options(std::uint64_t seed, std::size_t threads, bool keep_going,
+                                        const std::function<void(std::size_t)> &progress) {
+  extract::ExtractOptions options;
+  options.threads = threads;
+  options.keep_going = keep_going;
+  options.shuffle = true;
+  options.seed = seed;
+  options.progress = progress;
+  return options;
 }
 
 PassReport run_pass(const ReusePlan &plan, const Pass &pass, const SharedGraphs &graphs,

@@ -7,6 +7,7 @@
 #include "select/planner.h"
 #include "shard/folder.h"
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -44,6 +45,12 @@ private:
 /// STORE/<key of the set>
 std::string set_folder(const std::string &store, const FeatureSet &set);
 
+/// True for the name of a folder as set_folder() makes it.
+bool is_set_folder(const std::string &name);
+
+/// Of all files below a folder; 0 if there is none.
+std::int64_t bytes_below(const std::string &folder);
+
 /// What make_reuse_plan() asks for: nothing if the folder has no readable index.
 std::optional<Stored> stored_state(const std::string &store, const FeatureSet &set);
 
@@ -54,6 +61,16 @@ std::vector<std::string> make_room(const std::string &store, const ReusePlan &pl
 /// Drops the rows of records that are gone, if the features have outgrown the disk budget. One line for each
 /// folder.
 std::vector<std::string> trim(const std::string &store, const ReusePlan &plan);
+
+/// Folders whose records are those that a group trains on: of its sets, or of any set that lacks none (which
+/// `complete` tells). Empty if only the data set itself can tell.
+std::vector<std::string> folders_of_records(const ReusePlan &plan, const Group &group,
+                                            const std::string &store,
+                                            const std::function<bool(std::size_t set)> &complete);
+
+/// How tl-select extracts: in the order in which most candidates read.
+extract::ExtractOptions extract_options(std::uint64_t seed, std::size_t threads, bool keep_going,
+                                        const std::function<void(std::size_t records)> &progress);
 
 struct PassReport {
   extract::ExtractReport extraction;

@@ -2,6 +2,7 @@
 
 #include "cli/error.h"
 #include "cli/log.h"
+#include "select/feature_store.h"
 #include "shard/folder.h"
 #include "shard/folder_files.h"
 
@@ -29,24 +30,12 @@ std::int64_t seconds_of(const std::string &utc) {
   return timegm(&parts);
 }
 
-std::int64_t bytes_in(const fs::path &folder) {
-  std::int64_t bytes = 0;
-  std::error_code failed, ignored;
-  for (fs::directory_iterator files(folder, failed), end; !failed && files != end; files.increment(failed))
-    if (files->is_regular_file(ignored)) bytes += static_cast<std::int64_t>(files->file_size(ignored));
-  return bytes;
-}
-
 struct Features {
   store::FeatureRow row;
   fs::path folder;
   std::int64_t bytes = 0;
   bool current = false; // the last cycle used them
 };
-
-bool is_key(const std::string &name) {
-  return name.size() == 32 && name.find_first_not_of("0123456789abcdef") == std::string::npos;
-}
 
 /// Those on disk; what the catalogue does not know of was left by a run that did not finish.
 std::vector<Features> features_of(const fs::path &runs, const store::Catalogue &catalogue) {
@@ -58,10 +47,10 @@ std::vector<Features> features_of(const fs::path &runs, const store::Catalogue &
   for (fs::directory_iterator folders(runs / "features", failed), end; !failed && folders != end;
        folders.increment(failed)) {
     const std::string key = folders->path().filename().string();
-    if (!is_key(key)) continue;
+    if (!is_set_folder(key)) continue;
     Features features;
     features.folder = folders->path();
-    features.bytes = bytes_in(folders->path());
+    features.bytes = bytes_below(folders->path().string());
     const auto row = rows.find(key);
     if (row != rows.end()) features.row = row->second;
     features.row.key = key;

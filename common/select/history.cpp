@@ -1,6 +1,7 @@
 // What the catalogue knows of earlier cycles, as curves, as a document and as a table.
 #include "cli/log.h"
 #include "select/curve.h"
+#include "select/html.h"
 #include "json/bytes.h"
 
 #include <algorithm>
@@ -10,11 +11,6 @@
 namespace tl::select {
 
 namespace {
-
-json::Value changes_of(const store::ChangeCounts &changes) {
-  return {{"added", changes.added},     {"changed", changes.changed}, {"relabelled", changes.relabelled},
-          {"renamed", changes.renamed}, {"removed", changes.removed}, {"unchanged", changes.unchanged}};
-}
 
 template <class T> json::Value value_or_null(const std::optional<T> &value) {
   return value ? json::Value(*value) : json::Value(nullptr);
@@ -56,7 +52,7 @@ json::Value cycle_line(const store::Cycle &cycle, const std::vector<store::Trial
           {"classes", classes},
           {"records", cycle.records},
           {"skipped", cycle.skipped},
-          {"changes", changes_of(cycle.changes)},
+          {"changes", shard::to_json(cycle.changes)},
           {"seconds",
            {{"extract", cycle.extract_seconds}, {"train", cycle.train_seconds}, {"total", cycle.seconds}}},
           {"bytes", cycle.bytes},
@@ -73,12 +69,6 @@ json::Value curve_line(const CandidateCurve &curve) {
   json::Value line = {{"name", json::escape_bytes(curve.name)}, {"points", points}};
   if (!curve.id.empty()) line["candidate"] = curve.id;
   return line;
-}
-
-std::string score_text(double score) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4f", score);
-  return text;
 }
 
 } // namespace
@@ -129,7 +119,7 @@ std::string table(const History &history) {
       "      disk     best  candidate\n";
   for (std::size_t i = 0; i < history.cycles.size(); ++i) {
     const store::Cycle &cycle = history.cycles[i];
-    const store::ChangeCounts &changes = cycle.changes;
+    const shard::Changes &changes = cycle.changes;
     const std::vector<store::TrialRow> &trials = history.trials[i];
     const bool any = !trials.empty() && trials.front().score;
     char line[192];
@@ -141,7 +131,7 @@ std::string table(const History &history) {
                   static_cast<long long>(changes.relabelled), static_cast<long long>(changes.renamed),
                   static_cast<long long>(changes.removed), cli::human_seconds(cycle.seconds).c_str(),
                   cli::human_bytes(static_cast<double>(cycle.bytes)).c_str(),
-                  any ? score_text(*trials.front().score).c_str() : "-");
+                  any ? fixed(*trials.front().score, 4).c_str() : "-");
     text += line + (any ? cli::printable(trials.front().name) : std::string("every candidate failed")) + "\n";
   }
   return text;

@@ -15,12 +15,6 @@ using json::Value;
 
 std::string shown(const Value &name) { return escape_html(json::unescape_bytes(name.get<std::string>())); }
 
-std::string fixed(double value, int digits) {
-  char text[48];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
-}
-
 /// A cell with a number that sorts; an empty one for null.
 std::string number_cell(const Value &value, int digits) {
   if (!value.is_number()) return "<td class=\"n\" data-v=\"\"></td>";
@@ -168,6 +162,12 @@ std::string escape_html(const std::string &bytes) {
       safe += c;
     }
   return safe;
+}
+
+std::string fixed(double value, int digits) {
+  char text[48];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
 }
 
 std::string html_report(const ReportInput &input) {

@@ -23,6 +23,9 @@ std::string html_report(const ReportInput &input);
 /// become harmless.
 std::string escape_html(const std::string &bytes);
 
+/// With so many digits behind the point.
+std::string fixed(double value, int digits = 1);
+
 /// Loss and accuracy on the validation records, epoch by epoch, of the best candidates.
 std::string epochs_svg(const json::Value &leaderboard, const std::map<std::string, json::Value> &epochs,
                        const char *field, const std::string &title);

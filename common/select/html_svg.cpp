@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <set>
 #include <vector>
@@ -15,12 +14,6 @@ namespace tl::select {
 namespace {
 
 using json::Value;
-
-std::string fixed(double value, int digits = 1) {
-  char text[48];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
-}
 
 std::string label(double x, double y, const std::string &escaped, const char *more = "") {
   return "<text x=\"" + fixed(x) + "\" y=\"" + fixed(y) + "\"" + more + ">" + escaped + "</text>";
@@ -173,10 +166,6 @@ private:
   std::string content_, lines_;
 };
 
-std::string counted(std::size_t n, const char *what) {
-  return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
-}
-
 std::string names_of(const Value &values) {
   std::string names;
   for (const Value &value : values)
@@ -212,14 +201,14 @@ std::string plan_svg(const Value &leaderboard, const Value &plan) {
   std::vector<std::size_t> passes, sets;
   for (const Value &pass : plan.at("passes")) {
     passes.push_back(diagram.box(1, "Pass " + std::to_string(passes.size() + 1),
-                                 "extracts " + counted(pass.at("sets").size(), "value"),
+                                 "extracts " + cli::counted(pass.at("sets").size(), "value"),
                                  "one reading of the data set", ""));
     diagram.edge(data, passes.back());
   }
   for (const Value &set : plan.at("sets")) {
     const std::string name = names_of(set.at("values"));
     const std::string size = cli::human_bytes(set.at("bytes_per_record").get<double>()) + " a record";
-    sets.push_back(diagram.box(2, name, size + ", " + counted(set.at("candidates").size(), "reader"),
+    sets.push_back(diagram.box(2, name, size + ", " + cli::counted(set.at("candidates").size(), "reader"),
                                name + ", " + size, set.at("stored") == true ? "kept" : ""));
     diagram.edge(passes.at(set.at("pass").get<std::size_t>()), sets.back());
   }
@@ -232,14 +221,14 @@ std::string plan_svg(const Value &leaderboard, const Value &plan) {
       if (first.empty()) first = name->second;
       all += (all.empty() ? "" : ", ") + name->second;
     }
-    const std::string work = "computes " + counted(group.at("computed").get<std::size_t>(), "value");
-    const std::size_t box =
-        diagram.box(3, members.size() == 1 ? first : counted(members.size(), "candidate") + " in one pass",
-                    work, all + ": " + work, members.size() > 1 ? "fused" : "");
+    const std::string work = "computes " + cli::counted(group.at("computed").get<std::size_t>(), "value");
+    const std::size_t box = diagram.box(
+        3, members.size() == 1 ? first : cli::counted(members.size(), "candidate") + " in one pass", work,
+        all + ": " + work, members.size() > 1 ? "fused" : "");
     for (const Value &set : group.at("sets")) diagram.edge(sets.at(set.get<std::size_t>()), box);
     if (group.at("records") == true) diagram.edge(data, box);
   }
-  return diagram.draw("Plan: " + records + ", " + counted(sets.size(), "value") + " kept on disk, " +
+  return diagram.draw("Plan: " + records + ", " + cli::counted(sets.size(), "value") + " kept on disk, " +
                       std::to_string(plan.at("groups").size()) + " passes of training");
 }
 

@@ -67,17 +67,13 @@ Group group_from_json(const json::Value &line, const Ids &known, const SharedGra
 /// Of the records that the group trains on; `store`: the folder of features.
 Digest group_digest(const ReusePlan &plan, const Group &group, const data::Dataset &dataset,
                     const std::string &store, std::size_t threads) {
-  std::vector<std::string> folders;
-  for (const std::size_t s : group.sets) {
-    folders.push_back(set_folder(store, plan.sets[s]));
-    if (!shard::read_index(folders.back()))
-      throw Error(folders.back() + ": lacks a part of the data set; run the jobs with --partition first");
-  }
-  for (std::size_t s = 0; folders.empty() && s < plan.sets.size(); ++s) { // that has every record tells, too
-    const std::string folder = set_folder(store, plan.sets[s]);
-    const std::optional<shard::FolderIndex> index = shard::read_index(folder);
-    if (index && index->skipped == 0) folders.push_back(folder);
-  }
+  for (const std::size_t s : group.sets)
+    if (const std::string folder = set_folder(store, plan.sets[s]); !shard::read_index(folder))
+      throw Error(folder + ": lacks a part of the data set; run the jobs with --partition first");
+  const std::vector<std::string> folders = folders_of_records(plan, group, store, [&](std::size_t s) {
+    const std::optional<shard::FolderIndex> index = shard::read_index(set_folder(store, plan.sets[s]));
+    return index && index->skipped == 0;
+  });
   return folders.empty() ? data_digest(dataset, threads, nullptr) : data_digest(folders);
 }
 
@@ -106,13 +102,9 @@ private:
   }
 
   void extract(const shard::Partition &part) {
-    extract::ExtractOptions options;
-    options.threads = options_.threads;
-    options.keep_going = options_.keep_going;
-    options.shuffle = true;
-    options.seed = experiment_.seed;
+    extract::ExtractOptions options =
+        extract_options(experiment_.seed, options_.threads, options_.keep_going, events_.extracted);
     options.part = part;
-    options.progress = events_.extracted;
     for (const Pass &pass : plan_.passes) {
       const PassReport report = run_pass(plan_, pass, graphs_, dataset_, file("features"), options);
       for (const std::string &line : report.notes) events_.warn(line);

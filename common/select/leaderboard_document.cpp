@@ -7,18 +7,11 @@ namespace tl::select {
 namespace {
 
 json::Value features_line(const FeatureSet &set, const shard::SinkReport &report) {
-  const shard::Changes changes = report.changes.value_or(shard::Changes{});
   return {{"key", set.key.hex()},
           {"records", report.records},
           {"written", report.written},
           {"bytes", report.bytes},
-          {"changes",
-           {{"added", changes.added},
-            {"changed", changes.changed},
-            {"relabelled", changes.relabelled},
-            {"renamed", changes.renamed},
-            {"removed", changes.removed},
-            {"unchanged", changes.unchanged}}}};
+          {"changes", shard::to_json(report.changes.value_or(shard::Changes{}))}};
 }
 
 json::Value candidate_line(const LeaderboardInput &input, const Row &row, std::size_t rank) {

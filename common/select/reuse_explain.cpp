@@ -17,10 +17,6 @@ std::string operations(double flops) {
   return text;
 }
 
-std::string counted(std::size_t n, const char *what) {
-  return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
-}
-
 std::string times(double number) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3g", number);
@@ -62,9 +58,9 @@ std::string group_line(const ReusePlan &plan, std::size_t g, const SharedGraphs 
     from += (from.empty() ? "loads " : ", ") + plan.sets[s].meta.values.front().name;
   if (group.records) from += (from.empty() ? "" : " and ") + std::string("reads the records");
   if (group.computed > 0)
-    from += ", computes " + counted(static_cast<std::size_t>(group.computed), "value") + " up to " +
+    from += ", computes " + cli::counted(static_cast<std::size_t>(group.computed), "value") + " up to " +
             names(graphs.graphs[group.graph], group.outputs);
-  return "group " + std::to_string(g + 1) + ": " + counted(group.candidates.size(), "candidate") +
+  return "group " + std::to_string(g + 1) + ": " + cli::counted(group.candidates.size(), "candidate") +
          (group.candidates.size() > 1 ? " in one pass, " : ", ") + from + ", " +
          (group.passes == 1 ? "once" : times(group.passes) + " times") + "; " +
          cli::human_bytes(static_cast<double>(group.memory)) + " of memory, and up to " +
@@ -78,10 +74,11 @@ std::vector<std::string> explain(const ReusePlan &plan, const std::vector<Candid
   const auto records = static_cast<double>(plan.records);
   std::vector<std::string> lines;
   lines.push_back(
-      counted(candidates.size(), "candidate") + " share a graph of " + counted(plan.values, "value") + "; " +
-      std::to_string(plan.sets.size()) + (plan.sets.size() == 1 ? " of them is" : " of them are") +
-      " kept for " + std::to_string(plan.records) + " records, extracted in " +
-      std::to_string(plan.passes.size()) + (plan.passes.size() == 1 ? " pass; " : " passes; ") +
+      cli::counted(candidates.size(), "candidate") + " share a graph of " +
+      cli::counted(plan.values, "value") + "; " + std::to_string(plan.sets.size()) +
+      (plan.sets.size() == 1 ? " of them is" : " of them are") + " kept for " + std::to_string(plan.records) +
+      " records, extracted in " + std::to_string(plan.passes.size()) +
+      (plan.passes.size() == 1 ? " pass; " : " passes; ") +
       cli::human_bytes(records * static_cast<double>(plan.bytes())) + " on disk" +
       (plan.disk_budget ? " of " + cli::human_bytes(static_cast<double>(*plan.disk_budget)) : ""));
   lines.push_back("frozen layers: " + operations(records * plan.shared_flops) + " once; " +
@@ -96,7 +93,7 @@ std::vector<std::string> explain(const ReusePlan &plan, const std::vector<Candid
     for (const std::size_t s : plan.passes[p].sets)
       lines.push_back("  " + plan.sets[s].meta.values.front().name + " (" + per_record(plan.sets[s].bytes) +
                       (plan.sets[s].stored ? ", stored" : "") + ") -> " +
-                      counted(plan.sets[s].candidates.size(), "candidate"));
+                      cli::counted(plan.sets[s].candidates.size(), "candidate"));
   }
   for (std::size_t g = 0; g < plan.groups.size(); ++g) {
     lines.push_back(group_line(plan, g, graphs));

@@ -123,12 +123,8 @@ private:
 
   void extract() {
     const Stopwatch watch;
-    extract::ExtractOptions options;
-    options.threads = options_.threads;
-    options.keep_going = options_.keep_going;
-    options.shuffle = true; // most candidates read the folder in this order
-    options.seed = experiment_.seed;
-    options.progress = events_.extracted;
+    extract::ExtractOptions options =
+        extract_options(experiment_.seed, options_.threads, options_.keep_going, events_.extracted);
     options.hashes = &keeper_;
     shard::SinkOptions sink;
     sink.trusted = keeper_.trusted();
@@ -151,10 +147,8 @@ private:
 
   /// Of the records that a group trains on.
   Digest digest_of(const Group &group) {
-    std::vector<std::string> folders;
-    for (const std::size_t s : group.sets) folders.push_back(set_folder(folder_.features(), plan_.sets[s]));
-    for (std::size_t s = 0; folders.empty() && s < plan_.sets.size(); ++s) // that has every record tells, too
-      if (sinks_[s].skipped == 0) folders.push_back(set_folder(folder_.features(), plan_.sets[s]));
+    const std::vector<std::string> folders = folders_of_records(
+        plan_, group, folder_.features(), [&](std::size_t s) { return sinks_[s].skipped == 0; });
     if (!folders.empty()) return data_digest(folders);
     if (!read_digest_) read_digest_ = data_digest(dataset_, options_.threads, &keeper_);
     return *read_digest_;

@@ -2,6 +2,7 @@
 // pipe, or one file. Callers never branch on the kind.
 #pragma once
 
+#include "shard/changes.h"
 #include "shard/delivery.h"
 #include "shard/partition.h"
 #include "shard/shard.h"
@@ -14,16 +15,6 @@
 #include <vector>
 
 namespace tl::shard {
-
-/// How an extraction changed a folder's data set, against the index that was there before.
-struct Changes {
-  std::int64_t unchanged = 0;
-  std::int64_t added = 0;      // a new id with new content
-  std::int64_t changed = 0;    // the same id, other content
-  std::int64_t relabelled = 0; // the same content, another class (moved or not)
-  std::int64_t renamed = 0;    // the same content and class, another id
-  std::int64_t removed = 0;    // in the old index, not in the new one
-};
 
 /// How far the parts of a folder are, once one of them is finished.
 struct PartReport {
@@ -40,7 +31,7 @@ struct SinkReport {
   std::int64_t written = 0;       // rows whose features were written by this run
   std::int64_t shards = 0;        // shards written by this run
   std::uint64_t bytes = 0;        // bytes written by this run
-  std::optional<Changes> changes; // folders only
+  std::optional<Changes> changes; // folders only: against the index that was there before
   std::optional<PartReport> part; // folders, of the writer of a part
 };
 

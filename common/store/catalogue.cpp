@@ -93,9 +93,15 @@ std::string set_aside(const std::string &path) {
   return name;
 }
 
-ChangeCounts changes_of(const Statement &row, int first) {
-  return {row.integer(first),     row.integer(first + 1), row.integer(first + 2),
-          row.integer(first + 3), row.integer(first + 4), row.integer(first + 5)};
+shard::Changes changes_of(const Statement &row, int first) {
+  shard::Changes changes;
+  changes.added = row.integer(first);
+  changes.changed = row.integer(first + 1);
+  changes.relabelled = row.integer(first + 2);
+  changes.renamed = row.integer(first + 3);
+  changes.removed = row.integer(first + 4);
+  changes.unchanged = row.integer(first + 5);
+  return changes;
 }
 
 FileState state_of(const Statement &row, int first) {

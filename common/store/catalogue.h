@@ -9,6 +9,7 @@
 
 #include "runtime/file_state.h"
 #include "runtime/hash.h"
+#include "shard/changes.h"
 #include "store/database.h"
 
 #include <cstdint>
@@ -27,11 +28,6 @@ struct RecordRow {
   std::optional<FileState> state; // of the file when it was hashed; none: read it again
 };
 
-/// How the data set changed since the cycle before.
-struct ChangeCounts {
-  std::int64_t added = 0, changed = 0, relabelled = 0, renamed = 0, removed = 0, unchanged = 0;
-};
-
 /// A run that was finished; a run that repeats it without any change is counted in `runs`.
 struct Cycle {
   std::int64_t number = 0; // from 1; given by add_cycle()
@@ -42,7 +38,7 @@ struct Cycle {
   Digest data; // what the candidates were trained on
   std::vector<std::string> classes;
   std::int64_t records = 0, skipped = 0;
-  ChangeCounts changes;
+  shard::Changes changes; // since the cycle before
   double extract_seconds = 0, train_seconds = 0, seconds = 0;
   std::int64_t bytes = 0; // of all features, afterwards
   bool warm_start = false;

@@ -57,7 +57,7 @@ void Catalogue::write_records(const std::vector<RecordRow> &records) {
 }
 
 void Catalogue::write_cycle(const Cycle &cycle) {
-  const ChangeCounts &changes = cycle.changes;
+  const shard::Changes &changes = cycle.changes;
   Statement put(database_, "INSERT INTO cycles VALUES "
                            "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   put.with(cycle.number, cycle.started, cycle.last_run, cycle.runs, json::escape_bytes(cycle.experiment),

@@ -96,7 +96,7 @@ TEST_CASE("a run that changes nothing is counted, every other is a cycle") {
   CHECK(catalogue.cycles().at(0).runs == 2);
   CHECK(catalogue.trials(1).at(0).cached == false); // as it was trained
   Outcome renamed = outcome(3, true);
-  renamed.cycle.changes = {0, 0, 0, 1, 0, 2};
+  renamed.cycle.changes = {2, 0, 0, 0, 1, 0};
   renamed.records[0].name = "other.png";
   CHECK(catalogue.add(renamed) == 2);
   CHECK(catalogue.records().size() == 3);
