@@ -2,6 +2,7 @@
 #include "cli/io.h"
 #include "plan/link.h"
 #include "runtime/clock.h"
+#include "runtime/spawn.h"
 
 #include <algorithm>
 #include <array>
@@ -9,12 +10,9 @@
 #include <csignal>
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
-
-extern char **environ;
 
 namespace tl::plan {
 
@@ -44,27 +42,8 @@ public:
     if (pipe2(from.data(), O_CLOEXEC) != 0) throw SystemError("make a pipe", errno);
     cli::Descriptor child_out(from[1]);
     out_ = cli::Descriptor(from[0]);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, child_in.get(), STDIN_FILENO);
-    posix_spawn_file_actions_adddup2(&actions, child_out.get(), STDOUT_FILENO);
-    // We ignore SIGPIPE; the child must not, or its endless output would outlive the pipe.
-    posix_spawnattr_t attributes;
-    posix_spawnattr_init(&attributes);
-    sigset_t defaults;
-    sigemptyset(&defaults);
-    sigaddset(&defaults, SIGPIPE);
-    posix_spawnattr_setsigdefault(&attributes, &defaults);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
-    std::string shell = "sh", option = "-c", text = command + " sh";
-    std::array<char *, 4> arguments = {shell.data(), option.data(), text.data(), nullptr};
-    const int failed = posix_spawn(&pid_, "/bin/sh", &actions, &attributes, arguments.data(), environ);
-    posix_spawn_file_actions_destroy(&actions);
-    posix_spawnattr_destroy(&attributes);
-    if (failed != 0) {
-      pid_ = -1;
-      throw SystemError("run " + command, failed);
-    }
+    pid_ = spawn("/bin/sh", {"sh", "-c", command + " sh"},
+                 {{child_in.get(), STDIN_FILENO}, {child_out.get(), STDOUT_FILENO}}, command);
   }
   Remote(const Remote &) = delete;
   Remote &operator=(const Remote &) = delete;

@@ -3,10 +3,10 @@
 #include "cli/error.h"
 #include "cli/log.h"
 #include "runtime/host.h"
+#include "runtime/spawn.h"
 
 #include <cerrno>
 #include <csignal>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,24 +16,7 @@ namespace {
 
 /// Runs a program with its standard output on our standard error, where messages go. Returns its exit status.
 int run(const std::vector<std::string> &words) {
-  std::vector<char *> arguments;
-  for (const std::string &word : words) arguments.push_back(const_cast<char *>(word.c_str()));
-  arguments.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t defaults;
-  sigemptyset(&defaults);
-  sigaddset(&defaults, SIGPIPE);
-  posix_spawnattr_setsigdefault(&attributes, &defaults);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
-  pid_t child = 0;
-  const int failed = posix_spawnp(&child, arguments[0], &actions, &attributes, arguments.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  posix_spawnattr_destroy(&attributes);
-  if (failed != 0) throw SystemError("run " + words[0], failed);
+  const pid_t child = spawn(words[0], words, {{STDERR_FILENO, STDOUT_FILENO}}, words[0]);
   int status = 0;
   while (waitpid(child, &status, 0) < 0) {
     if (errno != EINTR) throw SystemError("wait for " + words[0], errno);
