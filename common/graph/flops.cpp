@@ -98,4 +98,18 @@ double flops(const Graph &graph, const Node &node) {
   return output_elements(graph, node);
 }
 
+double work(const Graph &graph, const Node &node) {
+  const auto bytes_of = [](const Value &value) {
+    return value.kind == ValueKind::tensor ? static_cast<double>(value.bytes()) : 0;
+  };
+  double work = flops(graph, node);
+  for (const Operand &operand : node.inputs) {
+    const auto i = static_cast<std::size_t>(operand.index);
+    if (operand.kind == Operand::Kind::value) work += bytes_of(graph.values[i]);
+    if (operand.kind == Operand::Kind::parameter) work += static_cast<double>(graph.parameters[i].bytes());
+  }
+  for (const ValueId out : node.outputs) work += bytes_of(graph.values[static_cast<std::size_t>(out)]);
+  return work;
+}
+
 } // namespace tl::graph

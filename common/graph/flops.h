@@ -8,4 +8,8 @@ namespace tl::graph {
 /// convolutions, linear layers, matrix products and attention; one per output element elsewhere.
 double flops(const Graph &graph, const Node &node);
 
+/// Those and the bytes that the node reads and writes for one record: by this share, nodes that were timed
+/// together divide their time.
+double work(const Graph &graph, const Node &node);
+
 } // namespace tl::graph

@@ -23,18 +23,6 @@ double bytes_of(const graph::Value &value) {
   return value.kind == graph::ValueKind::tensor ? static_cast<double>(value.bytes()) : 0;
 }
 
-/// Bytes that a node reads and writes for one record.
-double bytes_touched(const graph::Graph &graph, const graph::Node &node) {
-  double bytes = 0;
-  for (const graph::Operand &operand : node.inputs) {
-    if (operand.kind == graph::Operand::Kind::value) bytes += bytes_of(graph.values[at(operand.index)]);
-    if (operand.kind == graph::Operand::Kind::parameter)
-      bytes += static_cast<double>(graph.parameters[at(operand.index)].bytes());
-  }
-  for (const graph::ValueId out : node.outputs) bytes += bytes_of(graph.values[at(out)]);
-  return bytes;
-}
-
 std::vector<double> scaled(const std::vector<double> &values, double factor) {
   std::vector<double> result = values;
   for (double &value : result) value *= factor;
@@ -52,8 +40,7 @@ std::vector<NodeCost> measured_costs(const ModelProfile &model, double scale) {
     std::vector<double> weights(count);
     double sum = 0;
     for (std::size_t i = 0; i < count; ++i) {
-      const graph::Node &node = model.graph.nodes[at(segment.first) + i];
-      weights[i] = graph::flops(model.graph, node) + bytes_touched(model.graph, node);
+      weights[i] = graph::work(model.graph, model.graph.nodes[at(segment.first) + i]);
       sum += weights[i];
     }
     for (std::size_t i = 0; i < count; ++i) {

@@ -11,10 +11,6 @@ namespace {
 
 std::size_t at(int id) { return static_cast<std::size_t>(id); }
 
-double bytes_of(const graph::Value &value) {
-  return value.kind == graph::ValueKind::tensor ? static_cast<double>(value.bytes()) : 0;
-}
-
 bool can_cross(const graph::Value &value) { return value.kind == graph::ValueKind::tensor && value.batched; }
 
 /// For each value, the last node that reads it; -1: nobody.
@@ -63,17 +59,6 @@ void connect(const graph::Graph &graph, Run &run, const std::vector<bool> &depen
 
 } // namespace
 
-double node_work(const graph::Graph &graph, const graph::Node &node) {
-  double work = graph::flops(graph, node);
-  for (const graph::Operand &operand : node.inputs) {
-    if (operand.kind == graph::Operand::Kind::value) work += bytes_of(graph.values[at(operand.index)]);
-    if (operand.kind == graph::Operand::Kind::parameter)
-      work += static_cast<double>(graph.parameters[at(operand.index)].bytes());
-  }
-  for (const graph::ValueId out : node.outputs) work += bytes_of(graph.values[at(out)]);
-  return work;
-}
-
 std::vector<Run> choose_runs(const graph::Graph &graph, const std::vector<graph::ValueId> &wanted,
                              std::size_t most) {
   const std::vector<bool> depends = graph::depends_on_input(graph);
@@ -82,12 +67,12 @@ std::vector<Run> choose_runs(const graph::Graph &graph, const std::vector<graph:
   std::vector<bool> is_wanted(graph.values.size());
   for (const graph::ValueId id : wanted) is_wanted[at(id)] = true;
   double all = 0;
-  for (const graph::Node &node : graph.nodes) all += node_work(graph, node);
+  for (const graph::Node &node : graph.nodes) all += graph::work(graph, node);
   std::vector<Run> runs;
   Run run;
   const int nodes = static_cast<int>(graph.nodes.size());
   for (int n = 0; n < nodes; ++n) {
-    run.work += node_work(graph, graph.nodes[at(n)]);
+    run.work += graph::work(graph, graph.nodes[at(n)]);
     run.last = n + 1;
     const bool enough =
         run.work >= all / static_cast<double>(most) && works(graph.nodes[at(std::min(n + 1, nodes - 1))]);

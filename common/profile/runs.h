@@ -11,7 +11,7 @@ namespace tl::profile {
 struct Run {
   int first = 0, last = 0;
   std::vector<graph::ValueId> inputs, outputs;
-  double work = 0; // operations and bytes of its nodes
+  double work = 0; // graph::work() of its nodes
 };
 
 /// Divides all nodes of a graph whose outputs are `wanted` into at most about `most` runs of similar work.
@@ -20,8 +20,5 @@ struct Run {
 /// program.
 std::vector<Run> choose_runs(const graph::Graph &graph, const std::vector<graph::ValueId> &wanted,
                              std::size_t most);
-
-/// What a node takes in comparison with others of its run: its operations, and the bytes that it touches.
-double node_work(const graph::Graph &graph, const graph::Node &node);
 
 } // namespace tl::profile

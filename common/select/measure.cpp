@@ -2,6 +2,7 @@
 
 #include "cli/error.h"
 #include "data/loader.h"
+#include "graph/flops.h"
 #include "model/peak_memory.h"
 #include "model/program.h"
 #include "profile/records.h"
@@ -125,7 +126,7 @@ private:
     for (int n = run.first; n < run.last; ++n) {
       const graph::Node &node = graph_.graph().nodes[at_(n)];
       const double share =
-          run.work > 0 ? profile::node_work(graph_.graph(), node) / run.work : 1.0 / (run.last - run.first);
+          run.work > 0 ? graph::work(graph_.graph(), node) / run.work : 1.0 / (run.last - run.first);
       for (const graph::ValueId out : node.outputs)
         costs.values[graph_.value(out).hash] = seconds * share / static_cast<double>(node.outputs.size());
     }
