@@ -6,7 +6,8 @@ namespace tl::select {
 
 namespace {
 
-json::Value value_line(const graph::Value &value) {
+/// Of a graph or of a shard.
+template <class Value> json::Value value_line(const Value &value) {
   return {{"name", json::escape_bytes(value.name)},
           {"hash", value.hash.hex()},
           {"dtype", name_of(value.dtype)},
@@ -20,18 +21,11 @@ json::Value ids_of(const std::vector<std::size_t> &indexes, const std::vector<Ca
 }
 
 json::Value set_line(const FeatureSet &set, const std::vector<Candidate> &candidates) {
-  const shard::ValueInfo &value = set.meta.values.front();
-  return {{"key", set.key.hex()},
-          {"values", json::Value::array({{{"name", json::escape_bytes(value.name)},
-                                          {"hash", value.hash.hex()},
-                                          {"dtype", name_of(value.dtype)},
-                                          {"shape", value.shape}}})},
-          {"codec", set.meta.codec},
-          {"bytes_per_record", set.bytes},
-          {"flops_per_record", set.flops},
-          {"pass", set.pass},
-          {"stored", set.stored},
-          {"candidates", ids_of(set.candidates, candidates)}};
+  return {
+      {"key", set.key.hex()},          {"values", json::Value::array({value_line(set.meta.values.front())})},
+      {"codec", set.meta.codec},       {"bytes_per_record", set.bytes},
+      {"flops_per_record", set.flops}, {"pass", set.pass},
+      {"stored", set.stored},          {"candidates", ids_of(set.candidates, candidates)}};
 }
 
 json::Value group_line(const Group &group, const std::vector<Candidate> &candidates,
