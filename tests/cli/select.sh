@@ -19,6 +19,14 @@ experiment() {
 END
 }
 
+# await_results N: until so many candidates of a run in the background have a result, half a minute at most.
+await_results() {
+  for _ in $(seq 600); do
+    (($(find runs/trials -name result.json 2>/dev/null | wc -l) == $1)) && break
+    sleep 0.05
+  done
+}
+
 selected() { run tl-select experiment.json "$SHARED/photos" -o runs "$@"; }
 
 test_a_table_for_people_and_json_for_programs() {
@@ -188,10 +196,7 @@ test_a_kill_in_training_keeps_what_is_done() {
   experiment '[{"head": "linear", "seed": [1, 2, 3, 4, 5, 6]}, {"train": ".*", "epochs": 500, "patience": 400}]'
   setsid tl-select experiment.json "$SHARED/photos" -o runs --materialise all >out 2>err &
   pid=$!
-  for _ in $(seq 600); do
-    (($(find runs/trials -name result.json 2>/dev/null | wc -l) == 6)) && break
-    sleep 0.05
-  done
+  await_results 6
   kill -9 -- -"$pid" 2>/dev/null
   wait "$pid" 2>/dev/null
   experiment '[{"head": "linear", "seed": [1, 2, 3, 4, 5, 6, 7]}]'
@@ -289,10 +294,7 @@ test_a_kill_in_the_middle_of_a_fused_group() {
   experiment '[{"lr": [0.1, 0.2], "epochs": 2}, {"lr": 0.3, "epochs": 1000000}]'
   setsid tl-select experiment.json "$SHARED/photos" -o runs --materialise all >out 2>err &
   pid=$!
-  for _ in $(seq 600); do
-    (($(find runs/trials -name result.json 2>/dev/null | wc -l) == 2)) && break
-    sleep 0.05
-  done
+  await_results 2
   expect_json runs/reuse-plan.json "len(d['groups']) == 1"
   kill -9 -- -"$pid" 2>/dev/null
   wait "$pid" 2>/dev/null

@@ -2,6 +2,7 @@
 #include "reuse/fuse.h"
 
 #include "cli/error.h"
+#include "support/reuse.h"
 
 #include <doctest/doctest.h>
 
@@ -10,6 +11,8 @@
 
 using namespace tl;
 using namespace tl::reuse;
+using test::integer;
+using test::uniform;
 
 namespace {
 
@@ -64,38 +67,26 @@ void check_sound(const FusionProblem &problem, const FusionPlan &plan) {
 }
 
 FusionProblem random_problem(std::mt19937 &random, int nodes, int trainees) {
-  const auto uniform = [&](double low, double high) {
-    return std::uniform_real_distribution<>(low, high)(random);
-  };
-  const auto integer = [&](int low, int high) { return std::uniform_int_distribution<>(low, high)(random); };
   FusionProblem problem;
   for (int n = 0; n < nodes; ++n) {
-    Node node;
-    node.name = "v" + std::to_string(n);
-    if (n > 0) node.inputs = {n - 1};
-    if (n > 2 && integer(0, 2) == 0) node.inputs.push_back(integer(0, n - 2));
-    node.compute = uniform(0, 10);
-    node.load = uniform(0, 3);
-    node.write = uniform(0, 1);
-    node.bytes = uniform(1, 20);
-    node.storable = integer(0, 5) > 0;
+    const Node node = test::random_node(random, n);
     problem.nodes.push_back(node);
     problem.row_bytes.push_back(node.bytes);
   }
   for (int t = 0; t < trainees; ++t) {
-    Trainee one = trainee({integer(nodes / 2, nodes - 1)}, integer(1, 8));
-    if (integer(0, 2) == 0) one.reads.push_back(integer(0, nodes - 1));
-    one.kind = integer(0, 3) == 0;
-    one.fixed_bytes = uniform(0, 400);
-    one.step_bytes = uniform(0, 400);
-    one.seconds = uniform(0, 5);
+    Trainee one = trainee({integer(random, nodes / 2, nodes - 1)}, integer(random, 1, 8));
+    if (integer(random, 0, 2) == 0) one.reads.push_back(integer(random, 0, nodes - 1));
+    one.kind = integer(random, 0, 3) == 0;
+    one.fixed_bytes = uniform(random, 0, 400);
+    one.step_bytes = uniform(random, 0, 400);
+    one.seconds = uniform(random, 0, 5);
     problem.trainees.push_back(one);
   }
   problem.records = 100;
-  problem.expected = integer(0, 1) ? 100 : 160;
-  problem.runs = integer(1, 4);
-  problem.disk = problem.expected * uniform(0, 100);
-  problem.memory = uniform(0, 4000);
+  problem.expected = integer(random, 0, 1) ? 100 : 160;
+  problem.runs = integer(random, 1, 4);
+  problem.disk = problem.expected * uniform(random, 0, 100);
+  problem.memory = uniform(random, 0, 4000);
   return problem;
 }
 

@@ -2,6 +2,7 @@
 
 #include "cli/error.h"
 #include "reuse/contract.h"
+#include "support/reuse.h"
 
 #include <doctest/doctest.h>
 
@@ -9,37 +10,28 @@
 
 using namespace tl;
 using namespace tl::reuse;
+using test::integer;
+using test::uniform;
 
 namespace {
 
 /// A chain or a net with skips, as networks are, with readers somewhere on it.
 Problem random_problem(std::mt19937 &random, int nodes, int readers) {
-  const auto uniform = [&](double low, double high) {
-    return std::uniform_real_distribution<>(low, high)(random);
-  };
-  const auto integer = [&](int low, int high) { return std::uniform_int_distribution<>(low, high)(random); };
   Problem problem;
   problem.records = 100;
   for (int n = 0; n < nodes; ++n) {
-    Node node;
-    node.name = "v" + std::to_string(n);
-    if (n > 0) node.inputs = {n - 1};
-    if (n > 2 && integer(0, 2) == 0) node.inputs.push_back(integer(0, n - 2));
-    node.compute = uniform(0, 10);
-    node.load = uniform(0, 3);
-    node.write = uniform(0, 1);
-    node.bytes = uniform(1, 20);
-    node.storable = integer(0, 5) > 0;
-    if (node.storable && integer(0, 3) == 0) node.there = uniform(0, 1);
+    Node node = test::random_node(random, n);
+    if (node.storable && integer(random, 0, 3) == 0) node.there = uniform(random, 0, 1);
     problem.nodes.push_back(node);
   }
   for (int r = 0; r < readers; ++r) {
     Reader reader;
-    for (int i = integer(1, 2); i > 0; --i) reader.reads.push_back(integer(nodes / 2, nodes - 1));
-    reader.passes = integer(1, 8);
+    for (int i = integer(random, 1, 2); i > 0; --i)
+      reader.reads.push_back(integer(random, nodes / 2, nodes - 1));
+    reader.passes = integer(random, 1, 8);
     problem.readers.push_back(reader);
   }
-  problem.budget = 100 * uniform(0, 60);
+  problem.budget = 100 * uniform(random, 0, 60);
   return problem;
 }
 

@@ -50,6 +50,27 @@ std::string refusal(const train::Chunk &chunk, const TrainOptions &how) {
   return "";
 }
 
+/// Losses of training `network`, which the values that it takes arrive for, made from `pictures` by the
+/// frozen layers of `whole`, which takes the pictures themselves.
+Losses losses_of_part(const train::Network &network, const train::Network &whole,
+                      const at::Tensor &pictures) {
+  std::vector<at::Tensor> values{pictures};
+  if (network.arriving != whole.arriving)
+    values = model::FrozenProgram(whole.model, {0}, network.arriving).run(values);
+  train::Chunk chunk = Points{pictures.size(0)}.all();
+  chunk.values.clear();
+  for (const at::Tensor &value : values) chunk.values.push_back(model::from_torch(value));
+  return losses(network, chunk, options());
+}
+
+/// A convolutional network and pictures for it.
+struct Pretrained {
+  test::TempFolder folder;
+  model::Model model = model::load_model(test::save(test::conv_net(), folder.path("net.pt")),
+                                         {DType::f32, {3, 8, 8}}, Digest());
+  at::Tensor pictures = test::Draws(5).uniform({30, 3, 8, 8}, 0, 1);
+};
+
 } // namespace
 
 TEST_CASE("losses do not depend on chunks, memory or the arrival's pieces") {
@@ -64,37 +85,22 @@ TEST_CASE("losses do not depend on chunks, memory or the arrival's pieces") {
 }
 
 TEST_CASE("losses do not depend on the cut") {
-  const test::TempFolder folder;
-  const std::string path = test::save(test::conv_net(), folder.path("net.pt"));
-  const model::Model pretrained = model::load_model(path, {DType::f32, {3, 8, 8}}, Digest());
-  test::Draws draws(5);
-  train::Chunk chunk = Points{30}.all();
-  const at::Tensor pictures = draws.uniform({30, 3, 8, 8}, 0, 1);
+  const Pretrained pretrained;
   graph::Scheme scheme;
   scheme.head = graph::Head::parse("linear");
   scheme.train = "down\\..*";
   Losses expected;
   for (const char *cut : {"input", "conv1", "bn1", "block"}) {
-    const train::Network network = train::make_network(pretrained, scheme, 3, 7, cut);
-    const train::Network whole = train::make_network(pretrained, scheme, 3, 7, "input");
-    std::vector<at::Tensor> values{pictures};
-    if (network.arriving != whole.arriving)
-      values = model::FrozenProgram(whole.model, {0}, network.arriving).run(values);
-    chunk.values.clear();
-    for (const at::Tensor &value : values) chunk.values.push_back(model::from_torch(value));
-    const Losses found = losses(network, chunk, options());
+    const train::Network network = train::make_network(pretrained.model, scheme, 3, 7, cut);
+    const train::Network whole = train::make_network(pretrained.model, scheme, 3, 7, "input");
+    const Losses found = losses_of_part(network, whole, pretrained.pictures);
     if (expected.empty()) expected = found;
     CHECK(test::largest_difference(expected, found) < 1e-5);
   }
 }
 
 TEST_CASE("losses do not depend on the cut under any scheme") {
-  const test::TempFolder folder;
-  const std::string path = test::save(test::conv_net(), folder.path("net.pt"));
-  const model::Model pretrained = model::load_model(path, {DType::f32, {3, 8, 8}}, Digest());
-  test::Draws draws(5);
-  train::Chunk chunk = Points{30}.all();
-  const at::Tensor pictures = draws.uniform({30, 3, 8, 8}, 0, 1);
+  const Pretrained pretrained;
   std::vector<graph::Scheme> schemes(4);
   for (graph::Scheme &scheme : schemes) scheme.head = graph::Head{};
   schemes[0].features = "bn1+block+down";
@@ -103,18 +109,14 @@ TEST_CASE("losses do not depend on the cut under any scheme") {
   schemes[3].adapters = graph::Adapters{3, 1};
   for (const graph::Scheme &scheme : schemes) {
     CAPTURE(json::compact(graph::to_json(scheme)));
-    const train::Network whole = train::make_network(pretrained, scheme, 3, 7, "input");
+    const train::Network whole = train::make_network(pretrained.model, scheme, 3, 7, "input");
     const graph::Graph &graph = whole.model.graph;
     const auto cuts = graph::enumerate_cuts(graph, graph::frozen(graph));
     REQUIRE(cuts.size() >= 3);
     Losses expected;
     for (const std::size_t c : {std::size_t{0}, cuts.size() / 2, cuts.size() - 1}) {
-      const train::Network network = train::make_network(pretrained, scheme, 3, 7, cuts[c].name(graph));
-      std::vector<at::Tensor> values{pictures};
-      if (c > 0) values = model::FrozenProgram(whole.model, {0}, network.arriving).run(values);
-      chunk.values.clear();
-      for (const at::Tensor &value : values) chunk.values.push_back(model::from_torch(value));
-      const Losses found = losses(network, chunk, options());
+      const train::Network network = train::make_network(pretrained.model, scheme, 3, 7, cuts[c].name(graph));
+      const Losses found = losses_of_part(network, whole, pretrained.pictures);
       if (expected.empty()) expected = found;
       CHECK(test::largest_difference(expected, found) < 1e-5);
     }
@@ -122,16 +124,13 @@ TEST_CASE("losses do not depend on the cut under any scheme") {
 }
 
 TEST_CASE("an untrained adapter changes nothing, a trained one does, and both are exported") {
-  const test::TempFolder folder;
-  const std::string path = test::save(test::conv_net(), folder.path("net.pt"));
-  const model::Model pretrained = model::load_model(path, {DType::f32, {3, 8, 8}}, Digest());
-  test::Draws draws(5);
-  const at::Tensor pictures = draws.uniform({30, 3, 8, 8}, 0, 1);
+  const Pretrained pretrained;
+  const at::Tensor &pictures = pretrained.pictures;
   graph::Scheme plain, adapted;
   plain.head = adapted.head = graph::Head{};
   adapted.adapters = graph::Adapters{3, 0};
-  const train::Network before = train::make_network(pretrained, plain, 3, 7, "input");
-  const train::Network network = train::make_network(pretrained, adapted, 3, 7, "input");
+  const train::Network before = train::make_network(pretrained.model, plain, 3, 7, "input");
+  const train::Network network = train::make_network(pretrained.model, adapted, 3, 7, "input");
   const auto logits = [&](const model::Model &model) {
     return model::TrainedProgram(model, {0}).run({pictures}, false).detach();
   };
@@ -143,7 +142,7 @@ TEST_CASE("an untrained adapter changes nothing, a trained one does, and both ar
   test::fit_losses(features, trainer);
   const at::Tensor trained = logits(trainer.best());
   CHECK_FALSE(trained.allclose(logits(before.model), 1e-3, 1e-3));
-  const std::string file = folder.path("adapted.pt");
+  const std::string file = pretrained.folder.path("adapted.pt");
   model::save_model(trainer.best(), file, {});
   CHECK(torch::jit::load(file).forward({pictures}).toTensor().allclose(trained, 1e-5, 1e-6));
   // What is adapted can be adapted again: the blocks are still told from the names in the file.
