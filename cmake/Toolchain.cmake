@@ -13,6 +13,10 @@ endif()
 add_library(tl_flags INTERFACE)
 target_compile_options(tl_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
                        -Woverloaded-virtual -Wno-unknown-pragmas)
+# Sources that are joined look like headers, of which GCC rightly expects no names of their own.
+if(CMAKE_UNITY_BUILD)
+  target_compile_options(tl_flags INTERFACE -Wno-subobject-linkage)
+endif()
 if(TL_WERROR)
   target_compile_options(tl_flags INTERFACE -Werror)
 endif()

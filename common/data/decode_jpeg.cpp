@@ -21,20 +21,20 @@ constexpr int kMaxScans = 128;
 
 /// libjpeg reports errors by calling back and expects not to be returned to: setjmp is its way
 /// out. So the methods that call libjpeg hold no object with a destructor, and return false.
-class Reader {
+class JpegReader {
 public:
-  explicit Reader(Bytes file) : file_(file) {
+  explicit JpegReader(Bytes file) : file_(file) {
     info_.err = jpeg_std_error(&errors_);
-    errors_.error_exit = &Reader::on_error;
-    errors_.emit_message = &Reader::on_message;
+    errors_.error_exit = &JpegReader::on_error;
+    errors_.emit_message = &JpegReader::on_message;
     errors_.output_message = [](j_common_ptr) {};
     info_.client_data = this;
   }
-  ~Reader() {
+  ~JpegReader() {
     if (created_) jpeg_destroy_decompress(&info_);
   }
-  Reader(const Reader &) = delete;
-  Reader &operator=(const Reader &) = delete;
+  JpegReader(const JpegReader &) = delete;
+  JpegReader &operator=(const JpegReader &) = delete;
 
   bool read_header(bool want_exif) {
     if (setjmp(jump_)) return false;
@@ -43,8 +43,8 @@ public:
     source_.init_source = [](j_decompress_ptr) {};
     source_.term_source = [](j_decompress_ptr) {};
     source_.resync_to_restart = jpeg_resync_to_restart;
-    source_.fill_input_buffer = &Reader::on_end;
-    source_.skip_input_data = &Reader::on_skip;
+    source_.fill_input_buffer = &JpegReader::on_end;
+    source_.skip_input_data = &JpegReader::on_skip;
     source_.next_input_byte = file_.data;
     source_.bytes_in_buffer = file_.size;
     info_.src = &source_;
@@ -91,7 +91,7 @@ public:
   const char *warning() const { return warning_; }
 
 private:
-  static Reader &self(j_common_ptr info) { return *static_cast<Reader *>(info->client_data); }
+  static JpegReader &self(j_common_ptr info) { return *static_cast<JpegReader *>(info->client_data); }
 
   bool refuse(const char *reason) {
     std::snprintf(reason_, sizeof reason_, "%s", reason);
@@ -126,7 +126,7 @@ private:
   }
 
   [[noreturn]] static void on_error(j_common_ptr info) {
-    Reader &reader = self(info);
+    JpegReader &reader = self(info);
     char text[JMSG_LENGTH_MAX];
     (*info->err->format_message)(info, text);
     std::snprintf(reader.reason_, sizeof reader.reason_, "%s", text);
@@ -135,7 +135,7 @@ private:
 
   static void on_message(j_common_ptr info, int level) {
     if (level >= 0) return; // a trace message
-    Reader &reader = self(info);
+    JpegReader &reader = self(info);
     const int code = info->err->msg_code;
     const bool in_data = reader.info_.input_scan_number > 0;
     bool harmless = code == JWRN_ADOBE_XFORM || code == JWRN_JFIF_MAJOR || code == JWRN_BOGUS_ICC;
@@ -174,7 +174,7 @@ private:
   char warning_[JMSG_LENGTH_MAX] = "";
 };
 
-[[noreturn]] void fail(const Reader &reader) {
+[[noreturn]] void fail(const JpegReader &reader) {
   throw DecodeError(std::string("damaged JPEG: ") + (reader.ran_out() ? "ends early" : reader.reason()));
 }
 
@@ -194,7 +194,7 @@ int orientation_of(const jpeg_decompress_struct &info) {
 } // namespace
 
 Picture decode_jpeg(Bytes file, const Preprocess &rules) {
-  Reader reader(file);
+  JpegReader reader(file);
   if (!reader.read_header(rules.exif == ExifRule::apply)) fail(reader);
   const auto &info = reader.info();
   check_size(info.image_width, info.image_height, rules);

@@ -14,21 +14,21 @@ namespace {
 
 /// As in decode_jpeg.cpp: the methods that call libpng are left by longjmp on an error, so they
 /// hold no object with a destructor.
-class Reader {
+class PngReader {
 public:
-  explicit Reader(Bytes file) : file_(file) {
-    png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, &Reader::on_error,
+  explicit PngReader(Bytes file) : file_(file) {
+    png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, &PngReader::on_error,
                                   [](png_structp, png_const_charp) {});
     if (png_) info_ = png_create_info_struct(png_);
     if (!info_) throw std::bad_alloc();
   }
-  ~Reader() { png_destroy_read_struct(&png_, &info_, nullptr); }
-  Reader(const Reader &) = delete;
-  Reader &operator=(const Reader &) = delete;
+  ~PngReader() { png_destroy_read_struct(&png_, &info_, nullptr); }
+  PngReader(const PngReader &) = delete;
+  PngReader &operator=(const PngReader &) = delete;
 
   bool read_header() {
     if (setjmp(jump_)) return false;
-    png_set_read_fn(png_, this, &Reader::on_read);
+    png_set_read_fn(png_, this, &PngReader::on_read);
     png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX); // check_size() is the limit
     png_read_info(png_, info_);
     return true;
@@ -67,13 +67,13 @@ public:
 
 private:
   [[noreturn]] static void on_error(png_structp png, png_const_charp message) {
-    auto &reader = *static_cast<Reader *>(png_get_error_ptr(png));
+    auto &reader = *static_cast<PngReader *>(png_get_error_ptr(png));
     std::snprintf(reader.reason_, sizeof reader.reason_, "%s", message);
     std::longjmp(reader.jump_, 1);
   }
 
   static void on_read(png_structp png, png_bytep to, std::size_t count) {
-    auto &reader = *static_cast<Reader *>(png_get_io_ptr(png));
+    auto &reader = *static_cast<PngReader *>(png_get_io_ptr(png));
     if (count > reader.file_.size - reader.position_) png_error(png, "ends early");
     std::memcpy(to, reader.file_.data + reader.position_, count);
     reader.position_ += count;
@@ -87,14 +87,14 @@ private:
   char reason_[160] = "not a kind of PNG that can be made RGB";
 };
 
-[[noreturn]] void fail(const Reader &reader) {
+[[noreturn]] void fail(const PngReader &reader) {
   throw DecodeError(std::string("damaged PNG: ") + reader.reason());
 }
 
 } // namespace
 
 Picture decode_png(Bytes file, const Preprocess &rules) {
-  Reader reader(file);
+  PngReader reader(file);
   if (!reader.read_header()) fail(reader);
   check_size(reader.width(), reader.height(), rules);
   if (!reader.start()) fail(reader);

@@ -15,7 +15,7 @@ namespace tl::data {
 
 namespace {
 
-constexpr std::size_t kChunk = std::size_t{1} << 20;
+constexpr std::size_t kBlock = std::size_t{1} << 20;
 
 void read_at(int fd, std::int64_t offset, void *buffer, std::size_t size, const std::string &name) {
   for (std::size_t done = 0; done < size;) {
@@ -96,7 +96,7 @@ std::shared_ptr<const RandomBytes> Spool::add(ByteStream &stream) {
     file_ = std::make_shared<const cli::Descriptor>(unnamed_file(folder, name_));
   }
   const std::int64_t begin = end_;
-  std::vector<char> block(kChunk);
+  std::vector<char> block(kBlock);
   for (;;) {
     check_interrupt();
     const std::size_t n = stream.read(block.data(), block.size());

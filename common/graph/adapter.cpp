@@ -3,14 +3,13 @@
 #include "cli/error.h"
 #include "graph/builder.h"
 #include "graph/pool.h"
+#include "runtime/at.h"
 
 #include <algorithm>
 
 namespace tl::graph {
 
 namespace {
-
-std::size_t at(int id) { return static_cast<std::size_t>(id); }
 
 using Ints = std::vector<std::int64_t>;
 

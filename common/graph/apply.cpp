@@ -4,6 +4,7 @@
 #include "graph/builder.h"
 #include "graph/pool.h"
 #include "graph/scheme.h"
+#include "runtime/at.h"
 
 #include <algorithm>
 #include <regex>
@@ -13,8 +14,6 @@
 namespace tl::graph {
 
 namespace {
-
-std::size_t at(int id) { return static_cast<std::size_t>(id); }
 
 using Ints = std::vector<std::int64_t>;
 

@@ -2,6 +2,7 @@
 
 #include "cli/error.h"
 #include "graph/pool.h"
+#include "runtime/at.h"
 
 #include <algorithm>
 #include <set>
@@ -12,8 +13,6 @@ namespace tl::graph {
 namespace {
 
 using Path = std::vector<std::string>;
-
-std::size_t at(int id) { return static_cast<std::size_t>(id); }
 
 Path path_of(const std::string &name) {
   Path path;

@@ -1,14 +1,14 @@
 // Finds the classifier that a new head replaces.
 #include "graph/scheme.h"
 
+#include "runtime/at.h"
+
 #include <algorithm>
 #include <array>
 
 namespace tl::graph {
 
 namespace {
-
-std::size_t at(int id) { return static_cast<std::size_t>(id); }
 
 /// Follows the operators that apply parameters to data, in a graph whose weights may be reshaped
 /// (`aten::t(weight)`) before they are used.

@@ -1,6 +1,7 @@
 #include "graph/cut.h"
 
 #include "cli/error.h"
+#include "runtime/at.h"
 
 #include <algorithm>
 #include <set>
@@ -8,8 +9,6 @@
 namespace tl::graph {
 
 namespace {
-
-std::size_t at(int id) { return static_cast<std::size_t>(id); }
 
 /// Number of leading nodes that may run on the storage side: frozen, and before the output's node.
 int last_position(const Graph &graph, const std::vector<bool> &frozen) {

@@ -1,13 +1,13 @@
 #include "graph/pool.h"
 
+#include "runtime/at.h"
+
 #include <algorithm>
 #include <string_view>
 
 namespace tl::graph {
 
 namespace {
-
-std::size_t at(int id) { return static_cast<std::size_t>(id); }
 
 enum class Layout { unknown, first, last };
 

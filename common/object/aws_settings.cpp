@@ -5,7 +5,6 @@
 #include "object/credentials.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <map>
 
@@ -14,11 +13,6 @@ namespace tl::object {
 namespace {
 
 constexpr std::size_t kMaxFile = std::size_t{1} << 20;
-
-std::string environment(const char *name) {
-  const char *value = std::getenv(name);
-  return value ? value : "";
-}
 
 std::string first_of(std::initializer_list<std::string> values) {
   for (const std::string &value : values)

@@ -5,9 +5,16 @@
 #include "object/http.h"
 #include "object/retry.h"
 
+#include <cstdlib>
 #include <string>
 
 namespace tl::object {
+
+/// A variable of the environment; "" when it is not set.
+inline std::string environment(const char *name) {
+  const char *value = std::getenv(name);
+  return value ? value : "";
+}
 
 /// How the bucket is named in a request.
 enum class Addressing {

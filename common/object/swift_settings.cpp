@@ -6,17 +6,11 @@
 #include "object/store.h"
 #include "json/document.h"
 
-#include <cstdlib>
 #include <functional>
 
 namespace tl::object {
 
 namespace {
-
-std::string environment(const char *name) {
-  const char *value = std::getenv(name);
-  return value ? value : "";
-}
 
 std::string needed(const char *name, const std::string &why) {
   std::string value = environment(name);

@@ -3,6 +3,7 @@
 #include "cli/error.h"
 #include "graph/flops.h"
 #include "graph/scheme.h"
+#include "runtime/at.h"
 
 #include <algorithm>
 #include <unordered_map>
@@ -11,8 +12,6 @@
 namespace tl::plan {
 
 namespace {
-
-std::size_t at(int id) { return static_cast<std::size_t>(id); }
 
 /// One node at each measured batch size.
 struct NodeCost {

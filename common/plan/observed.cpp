@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kMaxMetrics = std::size_t{1} << 30;
 
-Observed read(const json::Value &arrival, const std::string &origin) {
+Observed read_observed(const json::Value &arrival, const std::string &origin) {
   Observed observed;
   observed.origin = origin;
   observed.cut = arrival.at("cut").get<std::string>();
@@ -71,7 +71,7 @@ std::optional<Observed> load_observed(const std::string &path) {
     if (end > begin) {
       const json::Value line = json::parse(text.substr(begin, end - begin), origin);
       json::validate(line, "metrics", origin);
-      if (line.contains("arrival")) last = read(line.at("arrival"), origin);
+      if (line.contains("arrival")) last = read_observed(line.at("arrival"), origin);
     }
     begin = end + 1;
   }

@@ -110,7 +110,7 @@ void read_cut(Plan &plan, const json::Value &cut, const std::string &origin) {
     throw FormatError(origin + ": /cut/values: must be empty for files, and only then");
 }
 
-Plan read(const json::Value &document, const std::string &origin) {
+Plan read_plan(const json::Value &document, const std::string &origin) {
   Plan plan;
   const json::Value &model = document.at("model");
   plan.model_path = model.at("path").get<std::string>();
@@ -216,11 +216,11 @@ json::Value to_json(const Plan &plan) {
 
 Plan plan_from_json(const json::Value &document, const std::string &origin) {
   json::validate(document, "plan", origin);
-  return read(document, origin);
+  return read_plan(document, origin);
 }
 
 Plan load_plan(const std::string &path) {
-  return read(json::load(path, "plan"), path == "-" ? "stdin" : path);
+  return read_plan(json::load(path, "plan"), path == "-" ? "stdin" : path);
 }
 
 } // namespace tl::plan

@@ -190,7 +190,7 @@ LinkProfile link_from_json(const json::Value &document) {
   return link;
 }
 
-Profile read(const json::Value &document, const std::string &origin) {
+Profile read_profile(const json::Value &document, const std::string &origin) {
   Profile profile;
   profile.origin = origin;
   if (document.contains("host")) profile.host = host_from_json(document["host"]);
@@ -213,11 +213,11 @@ json::Value to_json(const Profile &profile) {
 
 Profile profile_from_json(const json::Value &document, const std::string &origin) {
   json::validate(document, "profile", origin);
-  return read(document, origin);
+  return read_profile(document, origin);
 }
 
 Profile load_profile(const std::string &path) {
-  return read(json::load(path, "profile"), path == "-" ? "stdin" : path);
+  return read_profile(json::load(path, "profile"), path == "-" ? "stdin" : path);
 }
 
 } // namespace tl::plan

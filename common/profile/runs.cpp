@@ -2,14 +2,13 @@
 
 #include "graph/flops.h"
 #include "profile/segments.h"
+#include "runtime/at.h"
 
 #include <algorithm>
 
 namespace tl::profile {
 
 namespace {
-
-std::size_t at(int id) { return static_cast<std::size_t>(id); }
 
 bool can_cross(const graph::Value &value) { return value.kind == graph::ValueKind::tensor && value.batched; }
 

@@ -2,14 +2,13 @@
 
 #include "cli/error.h"
 #include "graph/flops.h"
+#include "runtime/at.h"
 
 #include <string_view>
 
 namespace tl::profile {
 
 namespace {
-
-std::size_t at(int id) { return static_cast<std::size_t>(id); }
 
 /// The last legal cut after node `after` and not after node `before`, with one tensor if there is one.
 const graph::Cut *last_cut(const std::vector<graph::Cut> &cuts, int after, int before) {

@@ -1,12 +1,12 @@
 #include "reuse/contract.h"
 
+#include "runtime/at.h"
+
 #include <algorithm>
 
 namespace tl::reuse {
 
 namespace {
-
-std::size_t at(int id) { return static_cast<std::size_t>(id); }
 
 std::vector<bool> needed(const Problem &problem) {
   std::vector<bool> result(problem.nodes.size());

@@ -1,13 +1,12 @@
 #include "reuse/materialise.h"
 #include "reuse/min_cut.h"
+#include "runtime/at.h"
 
 #include <algorithm>
 
 namespace tl::reuse {
 
 namespace {
-
-std::size_t at(int id) { return static_cast<std::size_t>(id); }
 
 /// What making the materialised values takes, for one record: all that they are computed from, once, and
 /// writing; for the share of the records that lack them.

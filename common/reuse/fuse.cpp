@@ -3,6 +3,7 @@
 #include "cli/error.h"
 #include "cli/log.h"
 #include "reuse/contract.h"
+#include "runtime/at.h"
 
 #include <algorithm>
 #include <iterator>
@@ -17,8 +18,6 @@ namespace tl::reuse {
 namespace {
 
 constexpr int kRounds = 3; // of choosing groups and values in turns
-
-std::size_t at(int id) { return static_cast<std::size_t>(id); }
 
 std::vector<int> merged(const std::vector<int> &a, const std::vector<int> &b) {
   std::vector<int> all;

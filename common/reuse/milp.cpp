@@ -1,5 +1,7 @@
 #include "reuse/milp.h"
 
+#include "runtime/at.h"
+
 #include <coin/Cbc_C_Interface.h>
 #include <coin/CoinFinite.hpp>
 
@@ -10,8 +12,6 @@
 namespace tl::reuse {
 
 namespace {
-
-std::size_t at(int id) { return static_cast<std::size_t>(id); }
 
 /// Only whether a value is materialised has to be an integer: with that fixed, every other row is a
 /// difference of two variables, which makes the rest a network flow with integer corners.

@@ -1,12 +1,10 @@
 #include "reuse/min_cut.h"
 
+#include "runtime/at.h"
+
 #include <algorithm>
 
 namespace tl::reuse {
-
-namespace {
-std::size_t at(int id) { return static_cast<std::size_t>(id); }
-} // namespace
 
 void MinCut::add(int from, int to, std::int64_t capacity) {
   edges_of_[at(from)].push_back(static_cast<int>(edges_.size()));

@@ -2,6 +2,7 @@
 
 #include "graph/flops.h"
 #include "plan/plan.h"
+#include "runtime/at.h"
 #include "runtime/clock.h"
 
 #include <algorithm>
@@ -21,8 +22,6 @@ constexpr double kFolderBytes = 16384;
 constexpr double kChunkRows = 32;
 /// Of the exact solver, each time it is asked.
 constexpr double kSolverSeconds = 0.3;
-
-std::size_t at(int id) { return static_cast<std::size_t>(id); }
 
 bool as_pixels(const SharedGraph &graph, graph::ValueId value) {
   return value == 0 && graph.preprocess.kind == data::InputKind::image;

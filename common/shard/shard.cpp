@@ -16,7 +16,7 @@ namespace {
 // Of one value of a record: so that no sum of bytes overflows.
 constexpr std::int64_t kMostElements = std::int64_t{1} << 40;
 
-std::string quoted(const std::string &bytes) { return "'" + cli::printable(bytes) + "'"; }
+std::string in_quotes(const std::string &bytes) { return "'" + cli::printable(bytes) + "'"; }
 
 Shape with_rows(std::int64_t rows, const Shape &shape) {
   Shape whole{rows};
@@ -46,10 +46,10 @@ void check_values(const ShardMeta &meta, const Shard &rows) {
                 " values");
   for (std::size_t i = 0; i < want; ++i) {
     const ValueInfo &value = meta.values[i];
-    check_tensor(rows.values[i], "value " + quoted(value.name), value.dtype,
+    check_tensor(rows.values[i], "value " + in_quotes(value.name), value.dtype,
                  with_rows(rows.size(), value.shape));
     if (meta.scaled(value))
-      check_tensor(rows.scales[i], "the scale of " + quoted(value.name), DType::f32,
+      check_tensor(rows.scales[i], "the scale of " + in_quotes(value.name), DType::f32,
                    with_rows(rows.size(), codec::scale_shape(value.shape)));
   }
 }
@@ -90,13 +90,13 @@ void ShardMeta::check() const {
   std::set<std::string> names;
   for (const ValueInfo &value : values) {
     if (value.name.empty() || !cli::is_utf8(value.name) || !names.insert(value.name).second)
-      throw Error("shard: the value name " + quoted(value.name) + " is empty, not UTF-8, or there twice");
+      throw Error("shard: the value name " + in_quotes(value.name) + " is empty, not UTF-8, or there twice");
     if (element_count(value.shape) > kMostElements)
       throw Error("shard: no record has a value of the shape " + to_string(value.shape));
   }
   std::set<std::string> known;
   for (const std::string &name : classes)
-    if (!known.insert(name).second) throw Error("shard: class " + quoted(name) + " is there twice");
+    if (!known.insert(name).second) throw Error("shard: class " + in_quotes(name) + " is there twice");
   codec::number_from_name(codec);
   if (zstd && payload == Payload::files) throw Error("shard: encoded files are not compressed again");
   if (!cli::is_utf8(preprocess)) throw Error("shard: the preprocessing must be UTF-8 text");
@@ -116,7 +116,7 @@ std::string difference(const ShardMeta &have, const ShardMeta &want) {
   const auto names = [](const ShardMeta &meta) {
     std::string text;
     for (const ValueInfo &value : meta.values) text += (text.empty() ? "" : "+") + value.name;
-    return quoted(text);
+    return in_quotes(text);
   };
   if (names(have) != names(want)) return "they are cut at " + names(have) + ", not at " + names(want);
   if (have.codec != want.codec) return "their codec is " + have.codec + ", not " + want.codec;
@@ -124,10 +124,10 @@ std::string difference(const ShardMeta &have, const ShardMeta &want) {
   for (std::size_t i = 0; i < have.values.size(); ++i) {
     const ValueInfo &a = have.values[i], &b = want.values[i];
     if (a.dtype != b.dtype || a.shape != b.shape)
-      return "value " + quoted(a.name) + " is " + to_string(a.shape) + " of " +
+      return "value " + in_quotes(a.name) + " is " + to_string(a.shape) + " of " +
              std::string(name_of(a.dtype)) + ", not " + to_string(b.shape) + " of " +
              std::string(name_of(b.dtype));
-    if (a.hash != b.hash) return "value " + quoted(a.name) + " comes from other weights or another graph";
+    if (a.hash != b.hash) return "value " + in_quotes(a.name) + " comes from other weights or another graph";
   }
   return "their key is another";
 }
@@ -160,9 +160,9 @@ void check_rows(const ShardMeta &meta, const Shard &rows) {
   const auto classes = static_cast<std::int64_t>(meta.classes.size());
   for (std::size_t i = 0; i < n; ++i) {
     if (rows.labels[i] < -1 || rows.labels[i] >= classes)
-      throw Error("shard: record " + quoted(rows.ids[i]) + " has label " + std::to_string(rows.labels[i]) +
+      throw Error("shard: record " + in_quotes(rows.ids[i]) + " has label " + std::to_string(rows.labels[i]) +
                   " of " + std::to_string(classes) + " classes");
-    if (rows.rows[i] < 0) throw Error("shard: record " + quoted(rows.ids[i]) + " has a negative row");
+    if (rows.rows[i] < 0) throw Error("shard: record " + in_quotes(rows.ids[i]) + " has a negative row");
   }
 }
 

@@ -40,7 +40,7 @@ void RunFolder::lock() {
   // The kernel frees the lock when its holder dies, however it dies.
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) throw SystemError("lock " + name, errno);
-    const ssize_t n = read(fd, holder, sizeof holder - 1);
+    const ssize_t n = ::read(fd, holder, sizeof holder - 1);
     throw Error(path_ + ": process " + std::string(holder, n > 0 ? static_cast<std::size_t>(n) : 0) +
                 " is training in it; wait for it, or choose another folder");
   }

@@ -1,6 +1,8 @@
 // Tiny TorchScript models made by code, sound and otherwise, so that no test needs Python.
 #pragma once
 
+#include "model/model.h"
+
 #include <torch/script.h>
 #include <torch/torch.h>
 
@@ -12,6 +14,9 @@
 namespace tl::test {
 
 using Module = torch::jit::Module;
+
+/// What conv_net() takes.
+inline const model::InputSpec kPicture{DType::f32, {3, 8, 8}};
 
 /// Deterministic contents, whatever was drawn before.
 class Draws {

@@ -27,6 +27,11 @@ inline bool has(const std::string &text, const std::string &part) {
   return text.find(part) != std::string::npos;
 }
 
+/// A GET of an object whose key begins with "key".
+inline bool asks_for_key(const WebRequest &request) {
+  return has(request.path(), "/key") && request.method == "GET";
+}
+
 /// Answers until it is exhausted; then the store does. Nothing: let this request through.
 using Fault = std::function<std::optional<WebReply>(const WebRequest &)>;
 

@@ -1,6 +1,7 @@
 #include "cli/error.h"
 #include "data/source.h"
 #include "shard/safetensors.h"
+#include "support/datasets.h"
 #include "support/files.h"
 
 #include <doctest/doctest.h>
@@ -19,26 +20,6 @@ using namespace tl::data;
 using tl::test::TempFolder;
 
 namespace {
-
-std::vector<std::string> ids(const Dataset &dataset) {
-  std::vector<std::string> all;
-  for (const Record &record : dataset.records()) all.push_back(record.id);
-  return all;
-}
-
-std::vector<std::int64_t> labels(const Dataset &dataset) {
-  std::vector<std::int64_t> all;
-  for (const Record &record : dataset.records()) all.push_back(record.label);
-  return all;
-}
-
-using Names = std::vector<std::string>;
-using Labels = std::vector<std::int64_t>;
-
-bool noted(const Dataset &dataset, const std::string &part) {
-  return std::any_of(dataset.notes().begin(), dataset.notes().end(),
-                     [&](const std::string &note) { return note.find(part) != std::string::npos; });
-}
 
 std::string idx(const Shape &shape, const std::string &values) {
   std::string bytes{0, 0, 8, static_cast<char>(shape.size())};

@@ -2,6 +2,7 @@
 #include "data/decode.h"
 #include "data/loader.h"
 #include "data/source.h"
+#include "support/datasets.h"
 #include "support/files.h"
 #include "support/tar.h"
 
@@ -18,21 +19,6 @@ using namespace tl::test;
 
 namespace {
 
-using Names = std::vector<std::string>;
-using Labels = std::vector<std::int64_t>;
-
-std::vector<std::string> ids(const Dataset &dataset) {
-  Names all;
-  for (const Record &record : dataset.records()) all.push_back(record.id);
-  return all;
-}
-
-std::vector<std::int64_t> labels(const Dataset &dataset) {
-  Labels all;
-  for (const Record &record : dataset.records()) all.push_back(record.label);
-  return all;
-}
-
 std::string content(const Dataset &dataset, std::size_t index) {
   const Encoded record = dataset.read(index);
   CHECK(record.is_file);
@@ -45,11 +31,6 @@ Names contents(const Dataset &dataset) {
   Names all;
   for (std::size_t i = 0; i < dataset.records().size(); ++i) all.push_back(content(dataset, i));
   return all;
-}
-
-bool noted(const Dataset &dataset, const std::string &part) {
-  return std::any_of(dataset.notes().begin(), dataset.notes().end(),
-                     [&](const std::string &note) { return note.find(part) != std::string::npos; });
 }
 
 /// Opens bytes as the file "set.tar".

@@ -1,5 +1,6 @@
 #include "cli/error.h"
 #include "data/source.h"
+#include "support/datasets.h"
 #include "support/files.h"
 #include "support/tar.h"
 
@@ -13,28 +14,8 @@ using namespace tl::test;
 
 namespace {
 
-using Names = std::vector<std::string>;
-using Labels = std::vector<std::int64_t>;
-
-Names ids(const Dataset &dataset) {
-  Names all;
-  for (const Record &record : dataset.records()) all.push_back(record.id);
-  return all;
-}
-
-Labels labels(const Dataset &dataset) {
-  Labels all;
-  for (const Record &record : dataset.records()) all.push_back(record.label);
-  return all;
-}
-
-bool noted(const Dataset &dataset, const std::string &part) {
-  return std::any_of(dataset.notes().begin(), dataset.notes().end(),
-                     [&](const std::string &note) { return note.find(part) != std::string::npos; });
-}
-
-Dataset open_bytes(const TempFolder &folder, const std::string &bytes, const std::string &missing = "error",
-                   const std::string &format = "webdataset") {
+Dataset open_samples(const TempFolder &folder, const std::string &bytes, const std::string &missing = "error",
+                     const std::string &format = "webdataset") {
   SourceOptions options;
   options.format = format;
   options.missing = missing;
@@ -44,9 +25,9 @@ Dataset open_bytes(const TempFolder &folder, const std::string &bytes, const std
 void refused(const Members &members, const char *reason, const std::string &missing = "error") {
   const TempFolder folder;
   CAPTURE(reason);
-  CHECK_THROWS_WITH_AS(open_bytes(folder, make_tar(members), missing), doctest::Contains(reason),
+  CHECK_THROWS_WITH_AS(open_samples(folder, make_tar(members), missing), doctest::Contains(reason),
                        FormatError);
-  CHECK_THROWS_WITH_AS(open_bytes(folder, make_tar(members), missing), doctest::Contains("set.tar: "),
+  CHECK_THROWS_WITH_AS(open_samples(folder, make_tar(members), missing), doctest::Contains("set.tar: "),
                        FormatError);
 }
 
@@ -54,14 +35,14 @@ void refused(const Members &members, const char *reason, const std::string &miss
 
 TEST_CASE("samples are members with one key, in the order of the tar") {
   const TempFolder folder;
-  const Dataset dataset = open_bytes(folder, make_tar({{"s/b.jpg", "B"},
-                                                       {"s/b.seg.png", "mask"},
-                                                       {"s/b.cls", "1\n"},
-                                                       {"s/a.cls", " 0 "},
-                                                       {"s/a.PNG", "A"},
-                                                       {"s/a.txt", "a caption"},
-                                                       {"x.y/c.cls", "3"},
-                                                       {"x.y/c.webp", "C"}}));
+  const Dataset dataset = open_samples(folder, make_tar({{"s/b.jpg", "B"},
+                                                         {"s/b.seg.png", "mask"},
+                                                         {"s/b.cls", "1\n"},
+                                                         {"s/a.cls", " 0 "},
+                                                         {"s/a.PNG", "A"},
+                                                         {"s/a.txt", "a caption"},
+                                                         {"x.y/c.cls", "3"},
+                                                         {"x.y/c.webp", "C"}}));
   CHECK(ids(dataset) == Names{"s/b.jpg", "s/a.PNG", "x.y/c.webp"});
   CHECK(labels(dataset) == Labels{1, 0, 3});
   CHECK(dataset.classes() == Names{"0", "1", "2", "3"});
@@ -77,7 +58,7 @@ TEST_CASE("every extension of a picture that can be read") {
   for (const char *extension :
        {"jpg", "jpeg", "png", "webp", "bmp", "tif", "tiff", "ppm", "pgm", "pbm", "pnm", "JPG"})
     members.push_back({std::string("key of ") + extension + "." + extension, "x"});
-  const Dataset dataset = open_bytes(folder, make_tar(members));
+  const Dataset dataset = open_samples(folder, make_tar(members));
   CHECK(dataset.records().size() == members.size());
   CHECK(dataset.classes().empty());
   CHECK(noted(dataset, "no sample has a label"));
@@ -88,25 +69,25 @@ TEST_CASE("labels: numbers, names, and JSON where there is no .cls") {
   const auto pair = [](const std::string &key, const std::string &extension, const std::string &label) {
     return tar_member(key + ".jpg", "x") + tar_member(key + "." + extension, label);
   };
-  const Dataset names = open_bytes(folder, pair("1", "cls", "zebra") + pair("2", "cls", "ape\n") +
-                                               pair("3", "cls", "7") + tar_end());
+  const Dataset names = open_samples(folder, pair("1", "cls", "zebra") + pair("2", "cls", "ape\n") +
+                                                 pair("3", "cls", "7") + tar_end());
   CHECK(names.classes() == Names{"7", "ape", "zebra"});
   CHECK(labels(names) == Labels{2, 1, 0});
   const Dataset json =
-      open_bytes(folder, pair("1", "json", R"({"label": 2, "cls": 0})") +
-                             pair("2", "json", R"({"cls": "1"})") + tar_member("3.json", "{\"label\": 5}") +
-                             tar_member("3.jpg", "x") + tar_member("3.cls", "0") + tar_end());
+      open_samples(folder, pair("1", "json", R"({"label": 2, "cls": 0})") +
+                               pair("2", "json", R"({"cls": "1"})") + tar_member("3.json", "{\"label\": 5}") +
+                               tar_member("3.jpg", "x") + tar_member("3.cls", "0") + tar_end());
   CHECK(labels(json) == Labels{2, 1, 0});
   for (const std::string &bad :
        {std::string(""), std::string(" \n"), std::string("a\nb"), std::string("a\0b", 3),
         std::string(5000, 'x'), std::string("-1"), std::string("1000000")})
-    CHECK_THROWS_AS(open_bytes(folder, pair("1", "cls", bad) + tar_end()), FormatError);
+    CHECK_THROWS_AS(open_samples(folder, pair("1", "cls", bad) + tar_end()), FormatError);
   for (const char *bad : {"", "{", "{\"label\": 1.5}", "{\"label\": -1}", "{\"label\": null}",
                           "{\"label\": [1]}", "{\"label\": \"\"}", "{\"label\": 1} x"})
-    CHECK_THROWS_WITH_AS(open_bytes(folder, pair("1", "json", bad) + tar_end()), doctest::Contains("set.tar"),
-                         FormatError);
+    CHECK_THROWS_WITH_AS(open_samples(folder, pair("1", "json", bad) + tar_end()),
+                         doctest::Contains("set.tar"), FormatError);
   const Dataset none =
-      open_bytes(folder, pair("1", "json", "{\"caption\": 5}") + pair("2", "json", "[1]") + tar_end());
+      open_samples(folder, pair("1", "json", "{\"caption\": 5}") + pair("2", "json", "[1]") + tar_end());
   CHECK(labels(none) == Labels{-1, -1});
 }
 
@@ -126,34 +107,34 @@ TEST_CASE("a half that is missing is an error, or left out and counted") {
   refused(no_label, "'1' (2 of 3) has no label, as others have; --missing=skip");
   refused(no_picture, "'1' (2 of 3) has no picture; --missing=skip");
   const TempFolder folder;
-  const Dataset first = open_bytes(folder, make_tar(no_label), "skip");
+  const Dataset first = open_samples(folder, make_tar(no_label), "skip");
   CHECK(ids(first) == Names{"0.jpg", "2.jpg"});
   CHECK(labels(first) == Labels{0, 1});
   CHECK(first.read(1).hash == hash_text("y"));
   CHECK(noted(first, "0 sample(s) without a picture and 1 without a label"));
-  const Dataset second = open_bytes(folder, make_tar(no_picture), "skip");
+  const Dataset second = open_samples(folder, make_tar(no_picture), "skip");
   CHECK(ids(second) == Names{"0.jpg"});
   CHECK(noted(second, "2 sample(s) without a picture and 0 without a label"));
-  CHECK(open_bytes(folder, make_tar({{"0.cls", "1"}}), "skip").records().empty());
-  CHECK(open_bytes(folder, tar_end()).records().empty());
-  CHECK_THROWS_AS(open_bytes(folder, tar_end(), "ignore"), UsageError);
+  CHECK(open_samples(folder, make_tar({{"0.cls", "1"}}), "skip").records().empty());
+  CHECK(open_samples(folder, tar_end()).records().empty());
+  CHECK_THROWS_AS(open_samples(folder, tar_end(), "ignore"), UsageError);
 }
 
 TEST_CASE("a tar that is cut says how many samples were seen") {
   const std::string bytes = make_tar({{"0.jpg", "x"}, {"0.cls", "0"}, {"1.jpg", "x"}, {"1.cls", "1"}});
   const TempFolder folder;
   for (const char *format : {"webdataset", "auto"})
-    CHECK_THROWS_WITH_AS(open_bytes(folder, bytes.substr(0, 2048), "error", format),
+    CHECK_THROWS_WITH_AS(open_samples(folder, bytes.substr(0, 2048), "error", format),
                          doctest::Contains("before that came 1 sample(s)"), FormatError);
 }
 
 TEST_CASE("what belongs to the shard, has no extension or is hidden is no sample") {
   const TempFolder folder;
-  const Dataset dataset = open_bytes(folder, make_tar({{"__meta__.json", "{}"},
-                                                       {"LICENSE", "x"},
-                                                       {"._0.jpg", "x"},
-                                                       {"s/.x/0.jpg", "x"},
-                                                       {"0.jpg", "x"}}));
+  const Dataset dataset = open_samples(folder, make_tar({{"__meta__.json", "{}"},
+                                                         {"LICENSE", "x"},
+                                                         {"._0.jpg", "x"},
+                                                         {"s/.x/0.jpg", "x"},
+                                                         {"0.jpg", "x"}}));
   CHECK(ids(dataset) == Names{"0.jpg"});
   CHECK(dataset.hidden() == 2);
 }
@@ -161,7 +142,7 @@ TEST_CASE("what belongs to the shard, has no extension or is hidden is no sample
 TEST_CASE("auto tells samples from packed folders, and says so") {
   const TempFolder folder;
   const auto automatic = [&](const Members &members) {
-    return open_bytes(folder, make_tar(members), "error", "auto");
+    return open_samples(folder, make_tar(members), "error", "auto");
   };
   const Dataset samples = automatic({{"a/0.jpg", "x"}, {"a/0.cls", "0"}});
   CHECK(ids(samples) == Names{"a/0.jpg"});

@@ -16,7 +16,6 @@ using test::from_source;
 
 namespace {
 
-const InputSpec kPicture{DType::f32, {3, 8, 8}};
 const InputSpec kVector{DType::f32, {4}};
 
 Model load(const torch::jit::Module &module, const InputSpec &input, bool training = false) {
@@ -58,7 +57,7 @@ Digest output_hash(const std::string &source) {
 } // namespace
 
 TEST_CASE("values are named by the modules that compute them") {
-  const Model model = load(test::conv_net(), kPicture);
+  const Model model = load(test::conv_net(), test::kPicture);
   for (const char *name : {"input", "conv1", "bn1", "block", "down", "fc"}) {
     CAPTURE(name);
     CHECK_NOTHROW(model.graph.find(name));
@@ -102,8 +101,9 @@ TEST_CASE("a changed weight or preprocessing is another hash from there on") {
   torch::jit::Module other = test::conv_net(changed);
   other.attr("down").toModule().attr("weight").toTensor().data().mul_(1.5);
   const std::string b = test::save(other, folder.path("b.pt"));
-  const Model first = load_model(a, kPicture, Digest()), second = load_model(b, kPicture, Digest()),
-              third = load_model(a, kPicture, hash_text("another crop"));
+  const Model first = load_model(a, test::kPicture, Digest()),
+              second = load_model(b, test::kPicture, Digest()),
+              third = load_model(a, test::kPicture, hash_text("another crop"));
   const auto hash = [](const Model &m, const char *name) {
     return m.graph.values[static_cast<std::size_t>(m.graph.find(name))].hash;
   };
@@ -186,7 +186,7 @@ TEST_CASE("models that cannot be split are refused with the reason") {
 TEST_CASE("a module saved in training mode is put into evaluation mode") {
   test::Draws draws(3);
   torch::jit::Module m = test::batch_norm_module("Norm", draws, 3);
-  CHECK_NOTHROW(load(m, kPicture, /*training=*/true));
+  CHECK_NOTHROW(load(m, test::kPicture, /*training=*/true));
 }
 
 TEST_CASE("files that are no TorchScript are refused by what they are") {

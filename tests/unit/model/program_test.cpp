@@ -14,12 +14,10 @@ using namespace tl::model;
 
 namespace {
 
-const InputSpec kPicture{DType::f32, {3, 8, 8}};
-
 struct Loaded {
   test::TempFolder folder;
   std::string path = test::save(test::conv_net(), folder.path("model.pt"));
-  Model model = load_model(path, kPicture, Digest());
+  Model model = load_model(path, test::kPicture, Digest());
   at::Tensor input = test::Draws(9).uniform({5, 3, 8, 8}, -1, 1);
 };
 
@@ -158,7 +156,7 @@ TEST_CASE_FIXTURE(Loaded, "a written model is TorchScript with the same output a
   const at::Tensor expected = FrozenProgram(trained, {0}, {trained.graph.output}).run({input})[0];
   CHECK(difference(loaded.forward({input}).toTensor(), expected) < 1e-5);
   // What we write we read again, with the same hashes.
-  const Model again = load_model(copy, kPicture, Digest());
+  const Model again = load_model(copy, test::kPicture, Digest());
   CHECK(again.graph.values[static_cast<std::size_t>(again.graph.find("down"))].hash ==
         trained.graph.values[static_cast<std::size_t>(trained.graph.find("down"))].hash);
 }
@@ -170,7 +168,7 @@ TEST_CASE_FIXTURE(Loaded,
     if (parameter.is_floating_point()) parameter = parameter.detach() + 0.25;
   const std::string copy = folder.path("trained.pt");
   save_model(trained, copy, {});
-  const Model again = load_model(copy, kPicture, Digest());
+  const Model again = load_model(copy, test::kPicture, Digest());
   std::set<std::string> before, after;
   for (const graph::Value &value : trained.graph.values) before.insert(value.name);
   for (const graph::Value &value : again.graph.values) after.insert(value.name);

@@ -19,8 +19,6 @@ struct AwsFiles {
   AwsFiles() { environment.set("HOME", home.path()); }
 };
 
-bool is_object(const WebRequest &request) { return has(request.path(), "/key") && request.method == "GET"; }
-
 } // namespace
 
 TEST_CASE("settings of S3: the environment, then the profile's two files") {
@@ -171,7 +169,7 @@ TEST_CASE("an expired token of Swift is replaced by a new one, once") {
     CHECK(fake.tokens == 3);
   }
   FakeSwift never([](const WebRequest &request) {
-    return is_object(request) ? std::optional<WebReply>({401, "<h1>Unauthorized</h1>", {}}) : std::nullopt;
+    return asks_for_key(request) ? std::optional<WebReply>({401, "<h1>Unauthorized</h1>", {}}) : std::nullopt;
   });
   const std::string message = message_of([&] { never.open()->get("key"); });
   CHECK(message == "swift://box/key: HTTP 401: Unauthorized; check that the user may do this");

@@ -36,8 +36,6 @@ Fault first(int times, WebReply reply, const std::function<bool(const WebRequest
   };
 }
 
-bool is_object(const WebRequest &request) { return has(request.path(), "/key") && request.method == "GET"; }
-
 const std::vector<std::string> kOddKeys = {
     "a b",       "a+b",         "a%20b",      "100%",      "a/b//c",   "dir/",      "new\nline",
     "tab\there", "caf\xc3\xa9", "q?x=1&y",    "h#ash",     "..",       "a/../b",    "./a",
@@ -141,7 +139,7 @@ TEST_CASE_TEMPLATE("ranges, empty objects, limits", Store, FakeS3, FakeSwift) {
 
 TEST_CASE_TEMPLATE("a server that ignores ranges still gives the right bytes", Store, FakeS3, FakeSwift) {
   Store fake([](const WebRequest &request) -> std::optional<WebReply> {
-    if (!is_object(request)) return std::nullopt;
+    if (!asks_for_key(request)) return std::nullopt;
     return WebReply{200, "0123456789", {"ETag: \"same\""}};
   });
   GetOptions options;
@@ -155,7 +153,7 @@ TEST_CASE_TEMPLATE("a read that is cut off goes on where it was", Store, FakeS3,
   int cuts = 0;
   // Each answer brings 11 bytes and then the connection is lost.
   Store cutting([&](const WebRequest &request) -> std::optional<WebReply> {
-    if (!is_object(request) || cuts >= 3) return std::nullopt;
+    if (!asks_for_key(request) || cuts >= 3) return std::nullopt;
     ++cuts;
     const auto range = request.headers.find("range");
     const std::size_t from = range == request.headers.end() ? 0 : std::stoul(range->second.substr(6));
@@ -180,7 +178,7 @@ TEST_CASE_TEMPLATE("an object that changes while it is read is an error, not a m
   for (const bool honest : {true, false}) { // with and without a server that knows If-Match
     int cuts = 0;
     Store fake([&](const WebRequest &request) -> std::optional<WebReply> {
-      if (!is_object(request)) return std::nullopt;
+      if (!asks_for_key(request)) return std::nullopt;
       if (cuts++ == 0) {
         WebReply reply{200, "old content", {"ETag: \"old\""}};
         reply.send = 4;
@@ -207,7 +205,7 @@ TEST_CASE_TEMPLATE("answers that are not what was asked for are refused", Store,
   for (const WebReply &reply : replies) {
     CAPTURE(reply.headers.back());
     Store fake([&](const WebRequest &request) -> std::optional<WebReply> {
-      return is_object(request) ? std::optional<WebReply>(reply) : std::nullopt;
+      return asks_for_key(request) ? std::optional<WebReply>(reply) : std::nullopt;
     });
     CHECK_THROWS_AS(fake.open()->get("key", options), ObjectError);
   }
@@ -218,40 +216,40 @@ TEST_CASE_TEMPLATE("what may pass is tried again, a bounded number of times", St
                                          {408, "", {}}, {502, "", {}}, {200, "", {}, 0, true}};
   for (const WebReply &reply : replies) {
     CAPTURE(reply.status);
-    Store fake(first(3, reply, is_object));
+    Store fake(first(3, reply, asks_for_key));
     fake.open()->put("key", "content");
     CHECK(text_of(fake.open()->get("key")) == "content");
-    Store dead(first(100, reply, is_object));
+    Store dead(first(100, reply, asks_for_key));
     const std::string message = message_of([&] { dead.open()->get("key"); });
     CHECK(has(message, "4 attempts"));
     CHECK(has(message, "/key: "));
     const auto requests = dead.server.requests();
     // libcurl itself asks once more when a connection that it uses again is lost.
-    CHECK(std::count_if(requests.begin(), requests.end(), is_object) <= 8);
+    CHECK(std::count_if(requests.begin(), requests.end(), asks_for_key) <= 8);
   }
 }
 
 TEST_CASE_TEMPLATE("what cannot pass is not tried again", Store, FakeS3, FakeSwift) {
   for (const int status : {400, 403, 404, 405, 409, 501}) {
-    Store fake(first(100, {status, "", {}}, is_object));
+    Store fake(first(100, {status, "", {}}, asks_for_key));
     const auto store = fake.open();
     CHECK_THROWS_AS(store->get("key"), ObjectError);
     const auto requests = fake.server.requests();
-    CHECK(std::count_if(requests.begin(), requests.end(), is_object) == 1);
+    CHECK(std::count_if(requests.begin(), requests.end(), asks_for_key) == 1);
   }
 }
 
 TEST_CASE_TEMPLATE("Retry-After is honoured, and given up at once when it is too long", Store, FakeS3,
                    FakeSwift) {
-  Store fake(first(1, {503, "", {"Retry-After: 1"}}, is_object));
+  Store fake(first(1, {503, "", {"Retry-After: 1"}}, asks_for_key));
   fake.open()->put("key", "content");
   const Stopwatch watch;
   CHECK(text_of(fake.open()->get("key")) == "content");
   CHECK(watch.seconds() >= 1);
-  Store closed(first(100, {503, "", {"Retry-After: 100000"}}, is_object));
+  Store closed(first(100, {503, "", {"Retry-After: 100000"}}, asks_for_key));
   CHECK_THROWS_AS(closed.open()->get("key"), ObjectError);
   const auto requests = closed.server.requests();
-  CHECK(std::count_if(requests.begin(), requests.end(), is_object) == 1);
+  CHECK(std::count_if(requests.begin(), requests.end(), asks_for_key) == 1);
 }
 
 TEST_CASE_TEMPLATE("a server that stalls is left after a while", Store, FakeS3, FakeSwift) {
@@ -261,7 +259,7 @@ TEST_CASE_TEMPLATE("a server that stalls is left after a while", Store, FakeS3, 
   options.http.stalled_timeout = std::chrono::seconds(1);
   {
     Store fake([&](const WebRequest &request) -> std::optional<WebReply> {
-      if (!is_object(request)) return std::nullopt;
+      if (!asks_for_key(request)) return std::nullopt;
       while (!leave) std::this_thread::yield();
       return WebReply{};
     });

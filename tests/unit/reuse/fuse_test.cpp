@@ -66,7 +66,7 @@ void check_sound(const FusionProblem &problem, const FusionPlan &plan) {
   CHECK(plan.bytes <= problem.disk);
 }
 
-FusionProblem random_problem(std::mt19937 &random, int nodes, int trainees) {
+FusionProblem random_fusion(std::mt19937 &random, int nodes, int trainees) {
   FusionProblem problem;
   for (int n = 0; n < nodes; ++n) {
     const Node node = test::random_node(random, n);
@@ -183,7 +183,7 @@ TEST_CASE("fuse: what an earlier run has made is not made again") {
 TEST_CASE("fuse: no plan is worse than keeping nothing, or everything where the disk suffices") {
   std::mt19937 random(5);
   for (int i = 0; i < 60; ++i) {
-    FusionProblem problem = random_problem(random, 12, 1 + i % 7);
+    FusionProblem problem = random_fusion(random, 12, 1 + i % 7);
     const FusionPlan plan = make_plan(problem);
     check_sound(problem, plan);
     problem.runs = 1; // what is compared below is one run

@@ -1,11 +1,11 @@
 #include "shard/folder.h"
 
+#include "support/clock.h"
 #include "support/shard_folder.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <ctime>
 
 using namespace tl;
 using namespace tl::shard;
@@ -13,9 +13,7 @@ using namespace tl::test;
 
 namespace fs = std::filesystem;
 
-namespace {
-double cpu_seconds(std::clock_t since) { return static_cast<double>(std::clock() - since) / CLOCKS_PER_SEC; }
-} // namespace
+namespace {} // namespace
 
 TEST_CASE("folder: any number of records is read back in order, and a second run computes nothing") {
   for (const ShardMeta &meta : {values_meta(), files_meta()})

@@ -2,12 +2,12 @@
 
 #include "cli/error.h"
 #include "cli/io.h"
+#include "support/clock.h"
 #include "support/files.h"
 #include "support/shards.h"
 
 #include <doctest/doctest.h>
 
-#include <ctime>
 #include <fcntl.h>
 
 using namespace tl;
@@ -16,15 +16,13 @@ using namespace tl::test;
 
 namespace {
 
-double cpu_seconds(std::clock_t since) { return static_cast<double>(std::clock() - since) / CLOCKS_PER_SEC; }
-
 std::string with_length(const std::string &header, const std::string &data = "") {
   std::string file(8, '\0');
   for (unsigned i = 0; i < 8; ++i) file[i] = static_cast<char>(header.size() >> (8 * i) & 0xFF);
   return file + header + data;
 }
 
-SafeTensors parse(const std::string &bytes) { return parse_safetensors(block_of(bytes), "x"); }
+SafeTensors parse_tensors(const std::string &bytes) { return parse_safetensors(block_of(bytes), "x"); }
 
 Tensor counting(DType dtype, Shape shape) {
   Tensor tensor = Tensor::empty(dtype, std::move(shape));
@@ -78,7 +76,7 @@ TEST_CASE("safetensors: foreign files without metadata, with unaligned data, in 
   const std::string header = R"({"b":{"dtype":"I32","shape":[2],"data_offsets":[3,11]},)"
                              R"("a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}})";
   const SafeTensors file =
-      parse(with_length(header, std::string("\x01\x02\x03\x05\0\0\0\xff\xff\xff\xff", 11)));
+      parse_tensors(with_length(header, std::string("\x01\x02\x03\x05\0\0\0\xff\xff\xff\xff", 11)));
   CHECK(file.metadata.empty());
   CHECK(file.tensors[0].name == "a");
   CHECK(file.find("b")->as<std::int32_t>()[0] == 5);
@@ -140,7 +138,7 @@ TEST_CASE("safetensors: a header that lies is refused before it is believed") {
       {with_length(R"({"__metadata__":[]})"), "not an object"},
   };
   for (const Case &item : cases) {
-    const std::string message = message_of<FormatError>([&] { parse(item.file); });
+    const std::string message = message_of<FormatError>([&] { parse_tensors(item.file); });
     CHECK_MESSAGE(message.find(item.message) != std::string::npos, message,
                   " should tell of: ", item.message);
     CHECK(message.rfind("x:", 0) == 0);
@@ -153,7 +151,7 @@ TEST_CASE("safetensors: a header of very many tensors is read in linear time, an
     header += (i ? ",\"" : "\"") + std::to_string(i) + R"(":{"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
   const std::string bytes = with_length(header + "}");
   const std::clock_t start = std::clock(); // not wall time: the machine may be busy
-  CHECK(parse(bytes).tensors.size() == 50000);
+  CHECK(parse_tensors(bytes).tensors.size() == 50000);
   CHECK(cpu_seconds(start) < 5);
   CHECK_THROWS_AS(parse_safetensors(block_of(bytes), "x", {1 << 20, 1 << 20}), FormatError);
   CHECK_THROWS_AS(parse_safetensors(block_of(bytes), "x", {16 << 20, 49999}), FormatError);

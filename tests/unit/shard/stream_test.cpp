@@ -1,12 +1,12 @@
 #include "shard/stream.h"
 
 #include "shard/stream_format.h"
+#include "support/clock.h"
 #include "support/shards.h"
 
 #include <doctest/doctest.h>
 
 #include <csignal>
-#include <ctime>
 #include <fcntl.h>
 #include <functional>
 #include <sys/mman.h>
@@ -18,8 +18,6 @@ using namespace tl::shard;
 using namespace tl::test;
 
 namespace {
-
-double cpu_seconds(std::clock_t since) { return static_cast<double>(std::clock() - since) / CLOCKS_PER_SEC; }
 
 struct Pipe {
   cli::Descriptor in, out;
@@ -88,7 +86,7 @@ std::string stream_bytes(const ShardMeta &meta, int batches, std::int64_t skippe
   return bytes;
 }
 
-Received parse(const std::string &bytes) {
+Received receive_bytes(const std::string &bytes) {
   StreamSource source(memory_file(bytes), "pipe");
   return receive(source);
 }
@@ -116,7 +114,7 @@ struct NoSigpipe {
 TEST_CASE("stream: records arrive in order with their counts, whatever the payload and the number") {
   for (const ShardMeta &meta : {values_meta(), files_meta(), large_meta()})
     for (const int batches : {0, 1, 4}) {
-      const Received all = parse(stream_bytes(meta, batches, 5));
+      const Received all = receive_bytes(stream_bytes(meta, batches, 5));
       CHECK(all.records == 3 * batches);
       CHECK(all.skipped == 5);
       CHECK(all.expected == 3 * batches);
@@ -129,8 +127,8 @@ TEST_CASE("stream: records arrive in order with their counts, whatever the paylo
 }
 
 TEST_CASE("stream: tiny rows share a frame, large ones leave at once") {
-  CHECK(parse(stream_bytes(values_meta(), 100)).shards.size() < 20); // one, unless the machine pauses
-  CHECK(parse(stream_bytes(large_meta(), 3)).shards.size() == 3);
+  CHECK(receive_bytes(stream_bytes(values_meta(), 100)).shards.size() < 20); // one, unless the machine pauses
+  CHECK(receive_bytes(stream_bytes(large_meta(), 3)).shards.size() == 3);
 }
 
 TEST_CASE("stream: a slow pipe that gives a byte at a time is not the end") {
@@ -151,16 +149,16 @@ TEST_CASE("stream: cut off anywhere is an error that counts what arrived") {
   const std::string bytes = stream_bytes(values_meta(), 2);
   std::size_t silent = 0;
   for (std::size_t size = 0; size < bytes.size(); ++size)
-    silent += message_of<FormatError>([&] { parse(bytes.substr(0, size)); }).empty();
+    silent += message_of<FormatError>([&] { receive_bytes(bytes.substr(0, size)); }).empty();
   CHECK(silent == 0);
-  CHECK(message_of([&] { parse(""); }).find("wrote nothing") != std::string::npos);
-  CHECK(message_of([&] { parse(bytes.substr(0, bytes.size() - 1)); }) ==
+  CHECK(message_of([&] { receive_bytes(""); }).find("wrote nothing") != std::string::npos);
+  CHECK(message_of([&] { receive_bytes(bytes.substr(0, bytes.size() - 1)); }) ==
         "pipe: the stream ended after 6 records without its end marker: the sender failed or was cut off");
 
   // At the boundary after each frame, too.
   const std::string large = stream_bytes(large_meta(), 3);
   const std::size_t second = large.find("SHRD", large.find("SHRD") + 4);
-  const std::string message = message_of<FormatError>([&] { parse(large.substr(0, second)); });
+  const std::string message = message_of<FormatError>([&] { receive_bytes(large.substr(0, second)); });
   CHECK(message.find("after 3 records without its end marker") != std::string::npos);
 }
 
@@ -171,7 +169,7 @@ TEST_CASE("stream: every flipped bit is noticed") {
     for (const int mask : {0x01, 0x10, 0x80}) {
       std::string bad = good;
       bad[i] = static_cast<char>(bad[i] ^ mask);
-      silent += message_of<FormatError>([&] { parse(bad); }).empty();
+      silent += message_of<FormatError>([&] { receive_bytes(bad); }).empty();
     }
   CHECK(silent == 0);
 }
@@ -186,19 +184,19 @@ TEST_CASE("stream: lost, repeated and swapped frames, and whatever follows the e
   const std::string start = bytes.substr(0, at[0]), end = bytes.substr(done);
   const std::string a = bytes.substr(at[0], at[1] - at[0]), b = bytes.substr(at[1], at[2] - at[1]);
   const std::string c = bytes.substr(at[2], done - at[2]);
-  REQUIRE(parse(start + a + b + c + end).records == 9);
+  REQUIRE(receive_bytes(start + a + b + c + end).records == 9);
   for (const std::string &bad :
        {start + a + b + end, start + b + c + end, start + a + c + end, start + end, start + b + a + c + end,
         start + a + a + b + c + end, start + a + b + c + c + end, a + b + c + end,
         start + start.substr(12) + a + b + c + end, bytes + "\n", bytes + bytes})
-    CHECK_THROWS_AS(parse(bad), FormatError);
-  CHECK(message_of([&] { parse(bytes + bytes); }).find("one stream only") != std::string::npos);
+    CHECK_THROWS_AS(receive_bytes(bad), FormatError);
+  CHECK(message_of([&] { receive_bytes(bytes + bytes); }).find("one stream only") != std::string::npos);
   // A frame of another extraction.
   ShardMeta other = large_meta();
   other.plan = hash_text("other");
   const std::string strange = stream_bytes(other, 1);
   const std::size_t from = strange.find("SHRD");
-  CHECK(message_of([&] { parse(start + strange.substr(from)); }).find("another extraction") !=
+  CHECK(message_of([&] { receive_bytes(start + strange.substr(from)); }).find("another extraction") !=
         std::string::npos);
 }
 
@@ -207,10 +205,12 @@ TEST_CASE("stream: a frame that claims to be huge costs no more memory than arri
   const std::size_t at = bytes.find("SHRD") + 4;
   bytes.replace(at, 8, std::string("\0\0\0\0\x02\0\0\0", 8)); // 8 GiB
   const std::clock_t start = std::clock();                    // not wall time: the machine may be busy
-  CHECK(message_of<FormatError>([&] { parse(bytes); }).find("without its end marker") != std::string::npos);
+  CHECK(message_of<FormatError>([&] { receive_bytes(bytes); }).find("without its end marker") !=
+        std::string::npos);
   CHECK(cpu_seconds(start) < 2);
   bytes.replace(at, 8, std::string("\0\0\0\0\0\0\0\x40", 8));
-  CHECK(message_of<FormatError>([&] { parse(bytes); }).find("impossible length") != std::string::npos);
+  CHECK(message_of<FormatError>([&] { receive_bytes(bytes); }).find("impossible length") !=
+        std::string::npos);
 }
 
 TEST_CASE("stream: a frame larger than one step of memory arrives whole") {
@@ -230,7 +230,7 @@ TEST_CASE("stream: a frame larger than one step of memory arrives whole") {
 TEST_CASE("stream: what is no stream is told by what it looks like") {
   const std::string stream = stream_bytes(values_meta(), 1);
   const auto message = [](const std::string &bytes) {
-    return message_of<FormatError>([&] { parse(bytes); });
+    return message_of<FormatError>([&] { receive_bytes(bytes); });
   };
   CHECK(message("Welcome to storage-7!\nLast login: Monday\n" + stream)
             .find("looks like text: 'Welcome to storage-7!'") != std::string::npos);
@@ -244,7 +244,7 @@ TEST_CASE("stream: what is no stream is told by what it looks like") {
   CHECK(message(std::string("\x89PNG\r\n\x1a\n", 8)).find("89 50 4e 47") != std::string::npos);
   std::string newer = stream;
   newer[8] = 2;
-  CHECK(message_of<NewerVersion>([&] { parse(newer); }).find("newer") != std::string::npos);
+  CHECK(message_of<NewerVersion>([&] { receive_bytes(newer); }).find("newer") != std::string::npos);
   // The banner is quoted at once although its sender goes on living.
   Pipe pipe;
   write_all(pipe.out.get(), "Password expired\n");
