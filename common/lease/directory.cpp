@@ -158,6 +158,27 @@ void Directory::join(Entry &self, const std::vector<Entry> &others) {
   write(self);
 }
 
+Entry Directory::adopt(cli::Descriptor lease) {
+  const std::string link = "/proc/self/fd/" + std::to_string(lease.get());
+  std::error_code failed;
+  const fs::path file = fs::read_symlink(link, failed);
+  std::uint64_t number = 0;
+  const bool ours = !failed && parse_name(file.filename().string(), number) &&
+                    fs::equivalent(file.parent_path(), folder_, failed) && !failed;
+  const Entry *entry =
+      ours && ::lseek(lease.get(), 0, SEEK_SET) == 0 ? parse(lease.get(), file, number) : nullptr;
+  if (!entry) throw Error(folder_ + ": the lease of this job was removed by somebody");
+  if (::fcntl(lease.get(), F_SETFD, FD_CLOEXEC) != 0) throw SystemError("keep " + file.string(), errno);
+  lease_path_ = path(file.filename().string());
+  lease_ = std::move(lease);
+  return *entry;
+}
+
+int Directory::inherit() const {
+  if (::fcntl(lease_.get(), F_SETFD, 0) != 0) throw SystemError("pass on " + lease_path_, errno);
+  return lease_.get();
+}
+
 void Directory::write(const Entry &self) {
   // In one piece and always of one length: a process that is killed here gives up the lock before its lease,
   // which others may then see as it is.

@@ -31,6 +31,7 @@ struct Entry {
   State state = State::waiting;
   std::int64_t held = 0;   // bytes that it may use now
   std::int64_t shared = 0; // bytes of program and libraries, which all processes use together
+  std::int64_t loaded = 0; // bytes of its own when its libraries were loaded; 0 before that
   std::int64_t batch = 0;  // of records; 0 until it runs
   Demand demand;           // until the job is measured: what starting takes, in `fixed`
 };
@@ -66,6 +67,11 @@ public:
 
   /// In a turn: makes and locks a lease, whose number becomes the next one.
   void join(Entry &self, const std::vector<Entry> &others);
+  /// In a turn: takes over what join() made in the program that this process was before: its lease, and the
+  /// descriptor that has it locked. Throws Error if the descriptor is no lease of this folder.
+  Entry adopt(cli::Descriptor lease);
+  /// The descriptor of the lease, which the next program of this process will get. Throws SystemError.
+  int inherit() const;
   /// In a turn: replaces what join() wrote.
   void write(const Entry &self);
   /// Gives the lease up. Never throws.

@@ -24,6 +24,7 @@ json::Value to_json(const Entry &entry) {
           {"state", name_of(entry.state)},
           {"held", entry.held},
           {"shared", entry.shared},
+          {"loaded", entry.loaded},
           {"batch", entry.batch},
           {"demand",
            {{"idle", demand.idle},
@@ -44,6 +45,7 @@ Entry entry_from_json(const json::Value &document, const std::string &origin) {
                                                     : State::running;
   entry.held = document.at("held").get<std::int64_t>();
   entry.shared = document.at("shared").get<std::int64_t>();
+  entry.loaded = document.at("loaded").get<std::int64_t>();
   entry.batch = document.at("batch").get<std::int64_t>();
   const json::Value &demand = document.at("demand");
   entry.demand.idle = demand.at("idle").get<std::int64_t>();

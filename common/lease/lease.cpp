@@ -4,11 +4,18 @@
 #include "cli/log.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
 #include <unistd.h>
 
 namespace tl::lease {
 
 namespace {
+// Number of the descriptor that has the lease locked, from one program of a process to its next.
+constexpr const char *kInherited = "TL_LEASE_DESCRIPTOR";
+
 std::string bytes(std::int64_t count) { return cli::human_bytes(static_cast<double>(count)); }
 } // namespace
 
@@ -18,6 +25,7 @@ struct Lease::View {
   std::size_t self = 0;       // in them
   std::int64_t usable = 0;    // bytes for what belongs to single processes
   std::int64_t free = 0;      // of those, beyond what all hold
+  std::int64_t loaded = 0;    // bytes of a process that has loaded its libraries; 0 if that is not known
   bool alone = true;          // no other job has started
 
   /// The batch that is due to this job; 0: it must wait.
@@ -34,7 +42,8 @@ struct Lease::View {
   /// Nobody starts, and nobody who came earlier waits.
   bool is_next() const {
     for (std::size_t i = 0; i < entries.size(); ++i)
-      if (entries[i].state == State::starting || (i < self && entries[i].state == State::waiting))
+      if ((i != self && entries[i].state == State::starting) ||
+          (i < self && entries[i].state == State::waiting))
         return false;
     return true;
   }
@@ -48,6 +57,33 @@ Lease::Lease(const Options &options) : directory_(options.folder), output_watche
   const std::vector<Entry> others = directory_.read();
   agree_on_budget(options.budget, others.empty());
   directory_.join(self_, others);
+}
+
+Lease::Lease(const Options &options, cli::Descriptor inherited)
+    : directory_(options.folder), output_watched_(options.output_watched) {
+  const Directory::Turn turn(directory_);
+  self_ = directory_.adopt(std::move(inherited));
+  self_.loaded = options.idle;
+  self_.held = std::max(self_.held, options.idle); // it has the memory, whatever was known before
+  self_.shared = options.shared;
+  budget_ = directory_.budget();
+  directory_.write(self_);
+}
+
+std::unique_ptr<Lease> Lease::resume(const Options &options) {
+  const char *const inherited = std::getenv(kInherited);
+  if (!inherited) return std::make_unique<Lease>(options);
+  int descriptor = -1;
+  const char *const end = inherited + std::strlen(inherited);
+  if (std::from_chars(inherited, end, descriptor).ptr != end || descriptor <= STDERR_FILENO)
+    throw UsageError(std::string(kInherited) + "=" + inherited + " is for the programs themselves; unset it");
+  ::unsetenv(kInherited);
+  return std::unique_ptr<Lease>(new Lease(options, cli::Descriptor(descriptor)));
+}
+
+void Lease::pass_on() const {
+  if (::setenv(kInherited, std::to_string(directory_.inherit()).c_str(), 1) != 0)
+    throw SystemError("pass on a lease", errno);
 }
 
 Lease::~Lease() { directory_.leave(); }
@@ -80,6 +116,7 @@ Lease::View Lease::look() {
       view.alone = false;
     shared = std::max(shared, entry.shared);
     reserve = std::max(reserve, entry.demand.idle);
+    view.loaded = std::max(view.loaded, entry.loaded);
     held += entry.held;
   }
   if (view.self == view.entries.size())
@@ -124,16 +161,29 @@ void Lease::report_wait(const View &view, std::int64_t needed, const Stopwatch &
             std::to_string(before) + " wait before it");
 }
 
+void Lease::load() {
+  {
+    const Directory::Turn turn(directory_);
+    self_.demand.fixed = std::max(look().loaded, self_.demand.idle);
+    directory_.write(self_);
+  }
+  wait_to_start(/*refuse=*/false); // what others needed may be more than this one will
+}
+
 void Lease::start(std::int64_t needed) {
-  self_.demand.fixed = std::max(needed, self_.demand.idle);
+  self_.demand.fixed = std::max(needed, self_.held);
   announce();
+  wait_to_start(/*refuse=*/true);
+}
+
+void Lease::wait_to_start(bool refuse) {
   const Stopwatch waited;
   for (;; directory_.wait(output_watched_)) {
     const Directory::Turn turn(directory_);
     const View view = look();
-    refuse_impossible(view, self_.demand.fixed);
-    const bool fits = view.alone || self_.demand.fixed - self_.held <= view.free;
-    if (view.is_next() && view.target() > 0 && fits) {
+    if (refuse) refuse_impossible(view, self_.demand.fixed);
+    const bool fits = view.target() > 0 && self_.demand.fixed - self_.held <= view.free;
+    if (view.is_next() && (view.alone || fits)) {
       self_.state = State::starting;
       self_.held = self_.demand.fixed;
       directory_.write(self_);

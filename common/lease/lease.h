@@ -5,6 +5,7 @@
 #include "runtime/clock.h"
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,11 @@ struct Options {
   bool output_watched = true; // waiting ends when the reader of stdout goes away
 };
 
-/// The way of a job: it arrives, waits until it may start, measures what it needs, waits until there is room
-/// for that, and then asks before each batch how large that may be.
+/// The way of a job: it arrives, waits until it may load its libraries, then until it may start, measures
+/// what it needs, waits until there is room for that, and then asks before each batch how large that may be.
+///
+/// Many jobs may wait, so they do it before they load LibTorch, which is tens of megabytes of each process's
+/// own: the program that waits is small, and becomes the one that works. The lease stays with the process.
 ///
 /// At no moment do the jobs hold more than the budget together. Who needs less gives back what it has freed;
 /// who may have more takes it when the others have given it back. Room for one more process is always left
@@ -32,9 +36,18 @@ public:
   /// Joins. The first job of a folder sets its budget; a later one that wants another is refused with an
   /// Error for as long as there is any job. Throws UsageError if nobody said what the budget is.
   explicit Lease(const Options &options);
+  /// Takes over the lease of the program that this process was before, where there is one, else joins.
+  static std::unique_ptr<Lease> resume(const Options &options);
   ~Lease();
   Lease(const Lease &) = delete;
   Lease &operator=(const Lease &) = delete;
+
+  /// Waits until all that came before have started, and there is room for what loading its libraries takes,
+  /// as far as other jobs have found that out. Throws Interrupted, ClosedPipe.
+  void load();
+
+  /// Before this process becomes another program, which finds the lease by resume().
+  void pass_on() const;
 
   /// Waits until so many bytes are free for it to start with, and all that came before have started. Throws
   /// Error if the budget is too small for this job alone, Interrupted, ClosedPipe.
@@ -58,11 +71,13 @@ public:
 
 private:
   struct View;
+  Lease(const Options &options, cli::Descriptor inherited);
   View look();
   void agree_on_budget(std::int64_t wanted, bool alone);
   void announce();
   void refuse_impossible(const View &view, std::int64_t bytes) const;
   void report_wait(const View &view, std::int64_t bytes, const Stopwatch &waited);
+  void wait_to_start(bool refuse);
   void settle(const View &view, std::int64_t needed);
 
   Directory directory_;

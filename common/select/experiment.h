@@ -7,7 +7,7 @@
 #include "graph/scheme.h"
 #include "select/search.h"
 #include "select/space.h"
-#include "train/options.h"
+#include "train/options/options.h"
 #include "json/document.h"
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // How good a model is on some records. Sums over records, so that no figure depends on batches.
 #pragma once
 
-#include "train/options.h"
+#include "train/options/options.h"
 #include "json/document.h"
 
 #include <ATen/core/Tensor.h>

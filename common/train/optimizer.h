@@ -3,7 +3,7 @@
 // differs between LibTorch versions, and an exact resume needs it by name.
 #pragma once
 
-#include "train/options.h"
+#include "train/options/options.h"
 
 #include <ATen/core/Tensor.h>
 

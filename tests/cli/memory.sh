@@ -98,16 +98,17 @@ END
   [[ $(find leases -name '*.lease' | wc -l) == 0 ]] || fail "leases are left: $(ls leases)"
 }
 
-# hold BYTES: another process that has started and holds so many bytes until $HOLDER is killed.
+# hold BYTES [LOADED]: another process that has started and holds so many bytes until $HOLDER is killed. LOADED: those
+# that it had once its libraries were loaded.
 hold() {
   mkdir -p leases
-  "$PYTHON" - "$1" <<'END' &
+  "$PYTHON" - "$1" "${2:-0}" <<'END' &
 import fcntl, json, os, sys, time
 demand = {"idle": 0, "fixed": int(sys.argv[1]), "per_record": 0, "least": 1, "wanted": 1, "half_batch": 0}
 file = open(f"leases/000000000001-{os.getpid()}.lease", "w")
 fcntl.flock(file, fcntl.LOCK_EX)
 json.dump({"format": "tl-lease", "version": 1, "pid": os.getpid(), "state": "running", "held": int(sys.argv[1]),
-           "shared": 0, "batch": 7, "demand": demand}, file)
+           "shared": 0, "loaded": int(sys.argv[2]), "batch": 7, "demand": demand}, file)
 file.flush()
 open("held", "w").close()
 while True:
@@ -136,6 +137,24 @@ test_a_job_that_does_not_fit_waits_and_says_for_whom() {
   [[ $(grep -c 'waits for' one.err) == 1 ]] || fail "not said once: $(<one.err)"
   grep -Eq "1000.0 MiB .*process $HOLDER holds 900.0 MiB for batches of 7" one.err || fail "not who: $(<one.err)"
   expect_features one.safetensors
+}
+
+test_jobs_wait_before_they_load_libtorch() {
+  hold $((900 << 20)) $((200 << 20))
+  echo 1000M >leases/budget
+  job one
+  local first=$!
+  job two
+  local second=$!
+  waits_for one
+  waits_for two
+  for pid in "$first" "$second"; do
+    grep -Eq '/tl-extract$' "/proc/$pid/maps" || fail "process $pid is no tl-extract"
+    ! grep -Eq 'libtorch|libopencv' "/proc/$pid/maps" || fail "process $pid waits with $(grep -Eo 'lib(torch|opencv).*' "/proc/$pid/maps" | sort -u)"
+  done
+  kill -9 "$HOLDER"
+  ended "$first" "$second"
+  expect_features two.safetensors
 }
 
 test_killed_jobs_free_their_share_at_once() {

@@ -57,6 +57,16 @@ pid_t child(const std::function<void()> &body) {
   }
 }
 
+/// Joins, loads its libraries, which takes `bytes` of its own, and goes on as another program.
+std::unique_ptr<Lease> loaded(const Options &before, std::int64_t bytes) {
+  auto *const first = new Lease(before); // its program ends without its destructors
+  first->load();
+  first->pass_on();
+  Options after = before;
+  after.idle = bytes;
+  return Lease::resume(after);
+}
+
 int status_of(pid_t pid) {
   int status = 0;
   REQUIRE(waitpid(pid, &status, 0) == pid);
@@ -98,6 +108,69 @@ TEST_CASE("alone, a job gets what it wants, or what fits") {
   Lease lease(options(folder, 329)); // 100 shared, 10 for the next one to arrive, 220 for the smallest batch
   lease.start(150);
   CHECK_THROWS_WITH_AS(lease.run(kDemand, 100), doctest::Contains("needs 330 B at least"), Error);
+}
+
+TEST_CASE("the next program of a process takes its lease over") {
+  const test::TempFolder folder;
+  const auto expect = [](bool as_it_should_be) {
+    if (!as_it_should_be) throw Error("not");
+  };
+  CHECK(status_of(child([&] {
+          {
+            const auto lease = loaded(options(folder, 1000), 60);
+            expect(lease->held() == 60 && lease->budget() == 1000);
+            expect(!std::getenv("TL_LEASE_DESCRIPTOR"));
+            expect(files_in(folder.path("leases")) == 3); // the lease, the budget and the lock
+            expect(start_and_run(*lease) == 50);
+          }
+          expect(files_in(folder.path("leases")) == 2);
+        })) == 0);
+}
+
+TEST_CASE("a number that is no lease is not taken over") {
+  const test::TempFolder folder;
+  folder.write("000000000001-1.lease", "{}"); // of another folder
+  const int other = open(folder.path("000000000001-1.lease").c_str(), O_RDWR);
+  for (const auto &[number, status] : std::vector<std::pair<std::string, int>>{
+           {std::to_string(other), 1}, {"1000", 1}, {"1", 2}, {"x", 2}, {"", 2}})
+    CHECK(status_of(child([&, number = number] {
+            setenv("TL_LEASE_DESCRIPTOR", number.c_str(), 1);
+            Lease::resume(options(folder, 1000));
+          })) == status);
+  close(other);
+}
+
+TEST_CASE("who arrives waits until there is room for the libraries that others needed") {
+  struct State {
+    std::atomic<bool> running{false}, end{false}, second_loaded{false};
+  };
+  const test::TempFolder folder;
+  Shared<State> state;
+  const pid_t first = child([&] {
+    const auto lease = loaded(options(folder, 1000), 60);
+    lease->start(840);
+    lease->run({0, 840, 0, 1, 1, 0}, 100); // 1000 less 100 shared, 10 for who arrives next: 50 are left
+    state->running = true;
+    wait_until([&] { return state->end.load(); });
+  });
+  wait_until([&] { return state->running.load(); });
+  const pid_t second = child([&] {
+    Lease lease(options(folder, 0));
+    lease.load();
+    state->second_loaded = true;
+  });
+  Directory directory(folder.path("leases"));
+  wait_until([&] {
+    const Directory::Turn turn(directory);
+    const std::vector<Entry> entries = directory.read();
+    return entries.size() == 2 && entries[1].demand.fixed == 60;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(300)); // one look at least
+  CHECK(!state->second_loaded);
+  state->end = true;
+  CHECK(status_of(first) == 0);
+  CHECK(status_of(second) == 0);
+  CHECK(state->second_loaded);
 }
 
 TEST_CASE("what could never fit is refused at once") {

@@ -17,7 +17,7 @@
 
 using namespace tl;
 using namespace tl::data;
-using tl::test::TempFolder;
+using namespace tl::test;
 
 namespace {
 

@@ -1,5 +1,5 @@
 // Options, schedules and their text.
-#include "train/options.h"
+#include "train/options/options.h"
 
 #include "cli/error.h"
 

@@ -1,4 +1,4 @@
-#include "train/schedule.h"
+#include "train/options/schedule.h"
 
 #include "cli/error.h"
 #include "json/document.h"

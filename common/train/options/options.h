@@ -1,7 +1,7 @@
 // How something is trained: what tl-train's options and a candidate of an experiment say.
 #pragma once
 
-#include "train/schedule.h"
+#include "train/options/schedule.h"
 #include "json/document.h"
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "train/options.h"
+#include "train/options/options.h"
 
 #include "cli/error.h"
 

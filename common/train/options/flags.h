@@ -1,7 +1,7 @@
 // TrainOptions on a command line.
 #pragma once
 
-#include "train/options.h"
+#include "train/options/options.h"
 
 #include <CLI/CLI.hpp>
 

@@ -1,4 +1,4 @@
-#include "train/flags.h"
+#include "train/options/flags.h"
 
 #include "cli/error.h"
 
