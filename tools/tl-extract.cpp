@@ -4,16 +4,19 @@
 #include "options/extract.h"
 #include "runtime/memory_use.h"
 
+#include <memory>
+
 namespace {
 
-/// Joins those who share the memory of this host, and waits until there is room to load LibTorch.
-void wait_for_memory(const tl::tools::ExtractArguments &arguments, char **argv) {
+/// Joins those who share the memory of this host, if it is to, and waits until there is room to load
+/// LibTorch.
+std::unique_ptr<tl::lease::Lease> wait_for_memory(const tl::tools::ExtractArguments &arguments) {
+  if (!budgeted(arguments)) return nullptr;
   tl::lease::Options options = lease_options(arguments);
   options.idle = tl::own_memory();
-  tl::lease::Lease lease(options);
-  lease.load();
-  lease.pass_on();
-  tl::tools::become_network_program("tl-extract", argv);
+  auto lease = std::make_unique<tl::lease::Lease>(options);
+  lease->load();
+  return lease;
 }
 
 } // namespace
@@ -21,8 +24,8 @@ void wait_for_memory(const tl::tools::ExtractArguments &arguments, char **argv) 
 int main(int argc, char **argv) {
   tl::tools::ExtractCommand command;
   return tl::cli::run(command.app, argc, argv, [&]() -> tl::ExitCode {
-    const tl::tools::ExtractArguments arguments = command.arguments();
-    if (budgeted(arguments)) wait_for_memory(arguments, argv);
+    const auto lease = wait_for_memory(command.arguments());
+    if (lease) lease->pass_on();
     tl::tools::become_network_program("tl-extract", argv);
   });
 }

@@ -7,6 +7,7 @@
 #include "model/program.h"
 #include "profile/records.h"
 #include "profile/runs.h"
+#include "runtime/at.h"
 #include "runtime/clock.h"
 #include "select/measure_training.h"
 #include "shard/folder.h"
@@ -28,8 +29,6 @@ using Tensors = std::vector<at::Tensor>;
 
 constexpr std::size_t kRuns = 24;          // that the frozen layers of a graph are timed in, about
 constexpr std::int64_t kLargestBatch = 32; // as much as extraction takes
-
-std::size_t at_(int id) { return static_cast<std::size_t>(id); }
 
 /// Seconds of the fastest of up to three calls: others who use the machine only add to it.
 double fastest(const std::function<void()> &call) {
@@ -112,9 +111,9 @@ private:
     for (const profile::Run &run : runs_) {
       const model::FrozenProgram program(graph_.merged->model(), run.inputs, run.outputs);
       Tensors inputs;
-      for (const graph::ValueId id : run.inputs) inputs.push_back(values[at_(id)]);
+      for (const graph::ValueId id : run.inputs) inputs.push_back(values[at(id)]);
       const Tensors outputs = program.run(inputs); // the warm-up
-      for (std::size_t i = 0; i < outputs.size(); ++i) values[at_(run.outputs[i])] = outputs[i];
+      for (std::size_t i = 0; i < outputs.size(); ++i) values[at(run.outputs[i])] = outputs[i];
       times_.push_back(fastest([&] { program.run(inputs); }));
       sum += times_.back();
     }
@@ -124,7 +123,7 @@ private:
   /// Over the run's nodes by their work, and over a node's outputs evenly.
   void spread(const profile::Run &run, double seconds, Costs &costs) const {
     for (int n = run.first; n < run.last; ++n) {
-      const graph::Node &node = graph_.graph().nodes[at_(n)];
+      const graph::Node &node = graph_.graph().nodes[at(n)];
       const double share =
           run.work > 0 ? graph::work(graph_.graph(), node) / run.work : 1.0 / (run.last - run.first);
       for (const graph::ValueId out : node.outputs)
@@ -142,7 +141,7 @@ bool lacks_values(const Costs &costs, const SharedGraph &graph) {
   const std::vector<bool> depends = graph::depends_on_input(graph.graph());
   for (const graph::Node &node : graph.graph().nodes)
     for (const graph::ValueId out : node.outputs)
-      if (depends[at_(out)] && costs.values.count(graph.value(out).hash) == 0) return true;
+      if (depends[at(out)] && costs.values.count(graph.value(out).hash) == 0) return true;
   return false;
 }
 

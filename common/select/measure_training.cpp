@@ -5,6 +5,7 @@
 #include "model/build.h"
 #include "model/peak_memory.h"
 #include "profile/records.h"
+#include "runtime/at.h"
 #include "runtime/clock.h"
 #include "train/trainer.h"
 
@@ -23,8 +24,6 @@ namespace {
 constexpr std::int64_t kFewRecords = 4;
 constexpr double kBrief = 0.05; // seconds of a step of few records that is worth a whole batch
 
-std::size_t at_(int id) { return static_cast<std::size_t>(id); }
-
 /// Operations and bytes of the layers above the frozen ones, for a record.
 struct Work {
   double flops = 0, bytes = 0, parameters = 0;
@@ -34,10 +33,10 @@ Work work_of(const Prepared &prepared) {
   const graph::Graph &graph = prepared.model.graph;
   Work work;
   for (const int n : model::needed_nodes(graph, prepared.inputs, {graph.output})) {
-    work.flops += graph::flops(graph, graph.nodes[at_(n)]);
-    for (const graph::ValueId out : graph.nodes[at_(n)].outputs)
-      if (graph.values[at_(out)].kind == graph::ValueKind::tensor)
-        work.bytes += static_cast<double>(graph.values[at_(out)].bytes());
+    work.flops += graph::flops(graph, graph.nodes[at(n)]);
+    for (const graph::ValueId out : graph.nodes[at(n)].outputs)
+      if (graph.values[at(out)].kind == graph::ValueKind::tensor)
+        work.bytes += static_cast<double>(graph.values[at(out)].bytes());
   }
   for (const graph::Parameter &parameter : graph.parameters)
     if (parameter.trainable) work.parameters += static_cast<double>(parameter.bytes());
@@ -77,10 +76,10 @@ private:
     options.lr = 0; // steps that never diverge
     model::Model model = prepared.model;
     model::initialise(model, options.seed);
-    std::int64_t classes = model.graph.values[at_(model.graph.output)].shape.at(0);
+    std::int64_t classes = model.graph.values[at(model.graph.output)].shape.at(0);
     train::Trainer trainer(model, prepared.inputs, classes, options);
     if (trainer.needs_counts())
-      trainer.set_counts(std::vector<std::int64_t>(at_(static_cast<int>(classes)), 1));
+      trainer.set_counts(std::vector<std::int64_t>(at(static_cast<int>(classes)), 1));
     std::deque<train::RecordInfo> records;
     // Two more than the batch: a batch-norm that trains waits for them.
     const train::Rows rows = rows_of(c, batch + 2, classes, records);

@@ -7,13 +7,12 @@
 #include "extract/input.h"
 #include "extract/memory.h"
 #include "lease/lease.h"
+#include "network/start.h"
 #include "options/extract.h"
 #include "runtime/allocation.h"
 #include "runtime/host.h"
 #include "runtime/memory_use.h"
 #include "shard/folder.h"
-
-#include <ATen/Parallel.h>
 
 #include <memory>
 
@@ -123,13 +122,12 @@ tl::ExitCode extract(Arguments arguments) {
   if (!arguments.plan.empty()) plan = tl::plan::load_plan(arguments.plan);
   if (plan && !arguments.seed_given) arguments.seed = plan->seed;
   arguments.source.seed = arguments.seed;
-  at::set_num_threads(arguments.threads > 0 ? static_cast<int>(arguments.threads) : tl::usable_cores());
+  tl::tools::use_threads(arguments.threads);
   const std::string model = model_path(arguments, plan);
   if (!arguments.root.empty() && !model.empty()) arguments.model = tl::cli::path_below(arguments.root, model);
   if (lease) lease->start(tl::own_memory() + tl::extract::loading_memory(model));
 
-  const tl::data::Dataset dataset = tl::data::Dataset::open(arguments.dataset, arguments.source);
-  for (const std::string &note : dataset.notes()) tl::cli::note(arguments.dataset + ": " + note);
+  const tl::data::Dataset dataset = tl::tools::open_dataset(arguments.dataset, arguments.source);
   const tl::extract::Prefix prefix = make_prefix(arguments, plan, dataset);
   tl::shard::ShardMeta meta = prefix.meta();
   meta.classes = dataset.classes();

@@ -2,6 +2,7 @@
 #include "cli/io.h"
 #include "cli/log.h"
 #include "extract/input.h"
+#include "network/start.h"
 #include "options/profile.h"
 #include "plan/link.h"
 #include "profile/codecs.h"
@@ -30,9 +31,7 @@ void add_host(tl::plan::Profile &profile, const Arguments &arguments) {
 
 std::optional<tl::data::Dataset> open_dataset(const Arguments &arguments) {
   if (arguments.dataset.empty()) return std::nullopt;
-  tl::data::Dataset dataset = tl::data::Dataset::open(arguments.dataset, arguments.source);
-  for (const std::string &note : dataset.notes()) tl::cli::note(arguments.dataset + ": " + note);
-  return dataset;
+  return tl::tools::open_dataset(arguments.dataset, arguments.source);
 }
 
 tl::data::Preprocess choose_preprocess(const Arguments &arguments,

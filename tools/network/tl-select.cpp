@@ -2,9 +2,9 @@
 #include "cli/io.h"
 #include "cli/log.h"
 #include "cli/progress.h"
+#include "network/start.h"
 #include "options/select.h"
 #include "runtime/allocation.h"
-#include "runtime/host.h"
 #include "select/curve.h"
 #include "select/executor.h"
 #include "select/garbage.h"
@@ -12,8 +12,6 @@
 #include "select/job.h"
 #include "select/progress.h"
 #include "select/select.h"
-
-#include <ATen/Parallel.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -155,10 +153,9 @@ bool distribute(const Arguments &arguments, const std::string &program,
 }
 
 tl::ExitCode select(const Arguments &arguments, const std::string &program) {
-  at::set_num_threads(arguments.threads > 0 ? static_cast<int>(arguments.threads) : tl::usable_cores());
+  tl::tools::use_threads(arguments.threads);
   const tl::select::Experiment experiment = tl::select::load_experiment(arguments.experiment);
-  const tl::data::Dataset dataset = tl::data::Dataset::open(arguments.dataset, experiment.data);
-  for (const std::string &note : dataset.notes()) tl::cli::note(arguments.dataset + ": " + note);
+  const tl::data::Dataset dataset = tl::tools::open_dataset(arguments.dataset, experiment.data);
 
   if (arguments.is_job()) return do_job(arguments, experiment, dataset);
   tl::select::Selection selection;

@@ -1,12 +1,11 @@
 // What tl-train becomes once its command line is understood.
 #include "cli/io.h"
 #include "cli/log.h"
+#include "network/start.h"
 #include "options/train.h"
 #include "runtime/allocation.h"
 #include "runtime/host.h"
 #include "train/run.h"
-
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 
@@ -55,7 +54,7 @@ std::int64_t cache_bytes(const Arguments &arguments, const tl::train::Setup &set
 
 tl::ExitCode train(const Arguments &arguments, const tl::train::TrainOptions &training) {
   using Mode = tl::train::RunFolder::Mode;
-  at::set_num_threads(arguments.threads > 0 ? static_cast<int>(arguments.threads) : tl::usable_cores());
+  tl::tools::use_threads(arguments.threads);
   const tl::train::RunFolder folder(arguments.output, arguments.resume  ? Mode::resume
                                                       : arguments.force ? Mode::replace
                                                                         : Mode::fresh);

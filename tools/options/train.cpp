@@ -12,6 +12,8 @@ constexpr const char *kExamples =
     "  tl-train --plan plan.json features/ -o run/ --resume\n"
     "  tl-train --model resnet18.pt --data photos/ --train layer4 --head linear -o run/";
 
+constexpr const char *kDirect = "Without a plan"; // the options of that section
+
 void add_planned_options(CLI::App &app, TrainArguments &arguments) {
   app.add_option("shards", arguments.features,
                  "Shards of tl-extract: a folder, a file, the URL of either, or - for a stream on stdin")
@@ -38,9 +40,8 @@ void add_planned_options(CLI::App &app, TrainArguments &arguments) {
 }
 
 void add_direct_options(CLI::App &app, TrainArguments &arguments) {
-  constexpr const char *kGroup = "Without a plan";
   const auto text = [&](const char *name, std::string &into, const char *description, const char *type) {
-    return app.add_option(name, into, description)->type_name(type)->group(kGroup);
+    return app.add_option(name, into, description)->type_name(type)->group(kDirect);
   };
   text("--data", arguments.data,
        "Data set: folder with a sub-folder per class, CSV or list, tar, .safetensors, IDX, s3:// or swift:// "
@@ -52,13 +53,13 @@ void add_direct_options(CLI::App &app, TrainArguments &arguments) {
   app.add_option("--unfreeze", arguments.unfreeze, "Train the last blocks of the model as well")
       ->check(CLI::Range(1, 1048576))
       ->type_name("BLOCKS")
-      ->group(kGroup);
+      ->group(kDirect);
   text("--adapters", arguments.adapters,
        "Train bottleneck adapters behind the last blocks, or behind every one", "WIDTH[:BLOCKS]");
   text("--features", arguments.head_input,
        "Value that the head reads, or several: A+B, sum:A+B (default: the classifier's input)", "VALUE");
   text("--pool", arguments.pool, "auto, none, mean or class-token", "HOW");
-  add_dataset_options(app, arguments.listing, kGroup);
+  add_dataset_options(app, arguments.listing, kDirect);
 }
 
 void check(const CLI::App &app, const TrainArguments &arguments) {
@@ -78,11 +79,9 @@ void check(const CLI::App &app, const TrainArguments &arguments) {
   if (arguments.features.empty()) throw UsageError("--plan needs FEATURES: a folder, a file, or - for stdin");
   if (arguments.plan == "-" && arguments.features == "-")
     throw UsageError("the plan and the features cannot both come from stdin");
-  for (const char *name :
-       {"--data", "--preprocess", "--head", "--train", "--unfreeze", "--adapters", "--features", "--pool",
-        "--data-format", "--missing", "--split", "--classes", "--limit"})
-    if (app.count(name) > 0)
-      throw UsageError(std::string(name) + " is for training without a plan; the plan says what is trained");
+  for (const CLI::Option *option : app.get_options())
+    if (option->get_group() == kDirect && option->count() > 0)
+      throw UsageError(option->get_name() + " is for training without a plan; the plan says what is trained");
 }
 
 } // namespace

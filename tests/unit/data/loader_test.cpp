@@ -1,5 +1,6 @@
 #include "cli/error.h"
 #include "data/loader.h"
+#include "support/datasets.h"
 #include "support/files.h"
 #include "support/pictures.h"
 
@@ -18,8 +19,6 @@ using namespace tl::data;
 using namespace tl::test;
 
 namespace {
-
-using Names = std::vector<std::string>;
 
 /// Pictures 1.png to n.png whose pixels all equal their number; those in `bad` are damaged.
 Dataset numbered(const TempFolder &folder, int count, const std::vector<int> &bad = {}) {
@@ -110,9 +109,7 @@ TEST_CASE("batches may change their size at any moment; every record comes, in o
     }
     CHECK(sizes(batches) == Sizes{16, 1, 5, 30, 2, 10});
     CHECK_FALSE(loader.next().has_value());
-    Names expected;
-    for (const Record &record : dataset.records()) expected.push_back(record.id);
-    CHECK(ids(batches) == expected);
+    CHECK(ids(batches) == ids(dataset));
     CHECK_THROWS_AS(loader.set_batch(0), UsageError);
   }
 }

@@ -76,8 +76,8 @@ TEST_CASE("token networks are measured too") {
 
 TEST_CASE("a training step gives every parameter and input a gradient, and leaves none behind") {
   test::TempFolder folder;
-  const model::Model net = model::load_model(test::save(test::conv_net(), folder.path("net.pt")),
-                                             {DType::f32, {3, 8, 8}}, Digest());
+  const model::Model net =
+      model::load_model(test::save(test::conv_net(), folder.path("net.pt")), test::kPicture, Digest());
   const std::vector<bool> all(net.graph.values.size(), true);
   const graph::Cut input = graph::find_cut(net.graph, all, "input");
   for (const graph::Cut &cut : graph::enumerate_cuts(net.graph, all)) {

@@ -53,7 +53,7 @@ TEST_CASE("segments cover every graph") {
 TEST_CASE("a batch-norm and an activation stay with their convolution") {
   test::TempFolder folder;
   const model::Model model =
-      model::load_model(test::save(test::conv_net(), folder.path("m.pt")), {DType::f32, {3, 8, 8}}, Digest());
+      model::load_model(test::save(test::conv_net(), folder.path("m.pt")), test::kPicture, Digest());
   const std::vector<graph::Cut> borders = profile::choose_borders(model.graph);
   check_whole(model.graph);
   CHECK(borders.size() > 3);

@@ -66,8 +66,8 @@ Losses losses_of_part(const train::Network &network, const train::Network &whole
 /// A convolutional network and pictures for it.
 struct Pretrained {
   test::TempFolder folder;
-  model::Model model = model::load_model(test::save(test::conv_net(), folder.path("net.pt")),
-                                         {DType::f32, {3, 8, 8}}, Digest());
+  model::Model model =
+      model::load_model(test::save(test::conv_net(), folder.path("net.pt")), test::kPicture, Digest());
   at::Tensor pictures = test::Draws(5).uniform({30, 3, 8, 8}, 0, 1);
 };
 
@@ -146,7 +146,7 @@ TEST_CASE("an untrained adapter changes nothing, a trained one does, and both ar
   model::save_model(trainer.best(), file, {});
   CHECK(torch::jit::load(file).forward({pictures}).toTensor().allclose(trained, 1e-5, 1e-6));
   // What is adapted can be adapted again: the blocks are still told from the names in the file.
-  const model::Model again = model::load_model(file, {DType::f32, {3, 8, 8}}, Digest());
+  const model::Model again = model::load_model(file, test::kPicture, Digest());
   graph::Scheme next;
   next.head = graph::Head{};
   next.unfreeze = 2;
