@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <poll.h>
+#include <string_view>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -130,6 +131,16 @@ std::string read_file(const std::string &path, std::size_t limit) {
   }
 }
 
+namespace {
+constexpr std::string_view kRandom = ".XXXXXX"; // behind a temporary's name, for mkostemp()
+}
+
+std::string target_of_temporary(const std::string &name) {
+  if (name.size() < 2 + kRandom.size() || name[0] != '.' || name[name.size() - kRandom.size()] != '.')
+    return "";
+  return name.substr(1, name.size() - 1 - kRandom.size());
+}
+
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   struct stat info = {};
   if (::stat(path_.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {
@@ -145,7 +156,7 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   if (failed) throw SystemError("create folder " + folder.string(), failed.value());
   if (fs::is_directory(target, failed)) throw Error(path_ + ": is a folder; give a file name");
   // Hidden, so that no reader of the folder takes it for a finished file.
-  temporary_ = (folder / ("." + target.filename().string() + ".XXXXXX")).string();
+  temporary_ = (folder / ("." + target.filename().string() + std::string(kRandom))).string();
   const int fd = mkostemp(temporary_.data(), O_CLOEXEC);
   if (fd < 0) throw SystemError("create " + path_, errno);
   file_ = Descriptor(fd);

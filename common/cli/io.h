@@ -65,6 +65,10 @@ private:
   Descriptor file_;
 };
 
+/// The name of the file that this one would have become, if it is AtomicFile's temporary (a name without
+/// folders), which a process that was killed leaves behind; "" if it is none.
+std::string target_of_temporary(const std::string &name);
+
 /// Writes `text` to `path` atomically, or to stdout for "-".
 void write_output(const std::string &path, const std::string &text);
 

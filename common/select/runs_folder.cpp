@@ -25,15 +25,12 @@ std::string made(const std::string &path, const std::string &dataset) {
   return path;
 }
 
-/// Removes AtomicFile's temporary files: ".NAME.xxxxxx".
+/// Removes AtomicFile's temporary files.
 void remove_leftovers(const fs::path &folder) {
   std::error_code failed;
   for (fs::directory_iterator entries(folder, failed), end; !failed && entries != end;
        entries.increment(failed)) {
-    const std::string name = entries->path().filename().string();
-    const std::size_t dot = name.rfind('.');
-    if (name[0] != '.' || dot == 0 || name.size() - dot != 7) continue;
-    const std::string target = name.substr(1, dot - 1);
+    const std::string target = cli::target_of_temporary(entries->path().filename().string());
     for (const char *ours : {"result.json", "weights.safetensors", "state.safetensors", "costs.json",
                              "reuse-plan.json", "leaderboard.json", "model.pt", "trial.json"})
       if (target == ours) shard::remove_file(entries->path().string());

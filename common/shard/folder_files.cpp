@@ -1,6 +1,7 @@
 #include "shard/folder_files.h"
 
 #include "cli/error.h"
+#include "cli/io.h"
 #include "cli/log.h"
 #include "object/url.h"
 
@@ -48,11 +49,9 @@ std::string pid_in(int fd) {
 
 /// What writers left half-written, which may have been of any part, or of `part` only.
 void remove_leftovers(const std::string &folder, const std::optional<Partition> &part = {}) {
-  // AtomicFile's names: a dot, the final name, a dot and six letters.
-  constexpr std::size_t kRandom = 7;
   for_each_name(folder, [&](const std::string &name) {
-    if (name.size() <= 1 + kRandom || name[0] != '.' || name[name.size() - kRandom] != '.') return;
-    const std::string target = name.substr(1, name.size() - 1 - kRandom);
+    const std::string target = cli::target_of_temporary(name);
+    if (target.empty()) return;
     const std::int64_t number = shard_number(target);
     const std::optional<Partition> owner = part_of_index(target);
     const bool ours = part ? owner == part || (number >= 0 && number % part->count == part->index - 1)

@@ -151,8 +151,7 @@ private:
     const model::Model best = trainer_.best();
     const json::Value document = model_document(setup_, training_, trainer_.best_epoch(), now_.best);
     json::validate(document, "model", "the model's description");
-    // Under a temporary name until it has proved to be right.
-    const std::string unproved = (std::filesystem::path(folder_.path()) / ".model.pt.unproved").string();
+    const std::string unproved = folder_.unproved_model();
     model::save_model(best, unproved, {{"tl.json", json::pretty(document)}});
     verify_export(setup_.network, best, unproved, kVerified);
     std::error_code failed;

@@ -52,9 +52,10 @@ void RunFolder::lock() {
 void RunFolder::tidy() const {
   std::error_code failed;
   for (const fs::directory_entry &entry : fs::directory_iterator(path_, failed)) {
-    const std::string name = entry.path().filename().string();
-    for (const char *stem : {".checkpoint.safetensors.", ".metrics.jsonl.", ".model.pt."})
-      if (name.rfind(stem, 0) == 0) fs::remove(entry.path(), failed);
+    const std::string name = entry.path().filename().string(), target = cli::target_of_temporary(name);
+    const std::string file = inside((target.empty() ? name : target).c_str());
+    const bool partial = !target.empty() && (file == checkpoint() || file == model());
+    if (partial || file == unproved_model()) fs::remove(entry.path(), failed);
   }
 }
 

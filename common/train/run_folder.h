@@ -23,6 +23,8 @@ public:
   std::string checkpoint() const { return inside("checkpoint.safetensors"); }
   std::string metrics() const { return inside("metrics.jsonl"); }
   std::string model() const { return inside("model.pt"); }
+  /// The model until it has proved to be right.
+  std::string unproved_model() const { return inside(".model.pt.unproved"); }
   /// Shards kept from a pipe.
   std::string features() const { return inside("features"); }
 

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <fcntl.h>
+#include <filesystem>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,6 +24,17 @@ TEST_CASE("a file appears on commit, and leaves nothing behind without") {
   file.write("text");
   file.commit();
   CHECK(cli::read_file(folder.path("deep/out"), 100) == "text");
+}
+
+TEST_CASE("a temporary file tells what it would have become, and other files do not") {
+  const test::TempFolder folder;
+  for (const char *name : {"a", "model.pt", ".model.pt.unproved", "x.123456"}) {
+    const cli::AtomicFile file(folder.path(name));
+    CHECK(cli::target_of_temporary(std::filesystem::path(file.temporary()).filename().string()) == name);
+  }
+  for (const char *name :
+       {"", ".", "a", "model.pt.abcdef", ".abcdef", "..abcdef", ".a.abcde", ".model.pt.unproved"})
+    CHECK(cli::target_of_temporary(name).empty());
 }
 
 TEST_CASE("a pipe or a device is written to, not replaced") {

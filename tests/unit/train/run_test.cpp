@@ -204,6 +204,19 @@ TEST_CASE("a damaged checkpoint is an error, wherever a byte has changed") {
   CHECK(train::load_checkpoint(path)->identity.classes.size() == 3);
 }
 
+TEST_CASE("what killed runs left half-written goes, and nothing else") {
+  const TempFolder folder;
+  const std::vector<std::string> partial = {".checkpoint.safetensors.a1B2c3", ".model.pt.a1B2c3",
+                                            ".model.pt.unproved", "..model.pt.unproved.a1B2c3"};
+  const std::vector<std::string> others = {".notes.txt.a1B2c3", "notes.txt", ".model.pt.mine",
+                                           "features.a1B2c3"};
+  for (const std::vector<std::string> &names : {partial, others})
+    for (const std::string &name : names) folder.write(name, "x");
+  const RunFolder tidied(folder.path(), Mode::fresh);
+  for (const std::string &name : partial) CHECK_FALSE(std::filesystem::exists(folder.path(name)));
+  for (const std::string &name : others) CHECK(std::filesystem::exists(folder.path(name)));
+}
+
 TEST_CASE("one process at a time") {
   const TempFolder folder;
   const RunFolder first(folder.path("run"), Mode::fresh);
