@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char *kExamples =
+constexpr const char *kExtractExamples =
     "  tl-extract --plan plan.json photos/ -o features/\n"
     "  ssh storage tl-extract --plan - /photos -o - < plan.json | tl-train --plan plan.json - -o run/\n"
     "  tl-extract --model resnet18.pt --cut layer3 --preprocess imagenet photos/ -o layer3/\n"
@@ -206,7 +206,7 @@ lease::Options lease_options(const ExtractArguments &arguments) {
 
 ExtractCommand::ExtractCommand()
     : app("tl-extract", "Computes the features that a plan asks for, or ships the records themselves.",
-          kExamples) {
+          kExtractExamples) {
   add_options(app, given_);
 }
 

@@ -6,11 +6,12 @@ namespace tl::tools {
 
 namespace {
 
-constexpr const char *kExamples = "  tl-profile model resnet18.pt --data photos/ > here.json\n"
-                                  "  ssh storage tl-profile model resnet18.pt --data /photos > there.json\n"
-                                  "  tl-profile data photos/ --preprocess imagenet -o data.json\n"
-                                  "  tl-profile host\n"
-                                  "  tl-profile link --via 'ssh storage' > link.json";
+constexpr const char *kProfileExamples =
+    "  tl-profile model resnet18.pt --data photos/ > here.json\n"
+    "  ssh storage tl-profile model resnet18.pt --data /photos > there.json\n"
+    "  tl-profile data photos/ --preprocess imagenet -o data.json\n"
+    "  tl-profile host\n"
+    "  tl-profile link --via 'ssh storage' > link.json";
 
 void add_output(CLI::App &command, ProfileArguments &arguments) {
   command.add_option("-o,--output", arguments.output, "Where the profile goes; - for stdout")
@@ -79,7 +80,7 @@ void add_commands(CLI::App &app, ProfileArguments &arguments) {
 } // namespace
 
 ProfileCommand::ProfileCommand()
-    : app("tl-profile", "Measures a network, a data set, this host, or a link.", kExamples) {
+    : app("tl-profile", "Measures a network, a data set, this host, or a link.", kProfileExamples) {
   add_commands(app, given_);
 }
 

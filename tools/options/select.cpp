@@ -4,7 +4,7 @@ namespace tl::tools {
 
 namespace {
 
-constexpr const char *kExamples =
+constexpr const char *kSelectExamples =
     "  tl-select experiment.json photos/ -o runs/\n"
     "  tl-select experiment.json photos/ -o runs/ --explain --json > leaderboard.json\n"
     "  tl-select - photos/ -o runs/ < experiment.json\n"
@@ -133,7 +133,7 @@ void check(const SelectArguments &arguments) {
 SelectCommand::SelectCommand()
     : app("tl-select",
           "Trains the candidates of an experiment on features that are extracted once, and ranks them.",
-          kExamples) {
+          kSelectExamples) {
   add_options(app, given_);
   add_job_options(app, given_);
   add_commands(app, given_);

@@ -6,7 +6,7 @@ namespace tl::tools {
 
 namespace {
 
-constexpr const char *kExamples =
+constexpr const char *kTrainExamples =
     "  tl-train --plan plan.json features/ -o run/\n"
     "  ssh storage tl-extract --plan - /photos -o - < plan.json | tl-train --plan plan.json - -o run/\n"
     "  tl-train --plan plan.json features/ -o run/ --resume\n"
@@ -88,7 +88,7 @@ void check(const CLI::App &app, const TrainArguments &arguments) {
 
 TrainCommand::TrainCommand()
     : app("tl-train", "Trains what a plan leaves to the compute side, on features as they arrive.",
-          kExamples),
+          kTrainExamples),
       flags_(app) {
   add_planned_options(app, given_);
   add_direct_options(app, given_);
