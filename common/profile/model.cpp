@@ -30,6 +30,8 @@ namespace {
 /// about 2 each, the parts trained, about 5 (measured on ResNets).
 constexpr double kRunsOfOnce = 9;
 
+constexpr std::size_t kMostRounds = 15;
+
 /// Prefixes that are timed whole.
 constexpr std::size_t kAnchors = 5;
 
@@ -52,27 +54,29 @@ std::string rounded(double value) {
   return text;
 }
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
+// A run that is over this soon is repeated whatever the time budget: it costs nothing, and one interruption
+// by another process would multiply it.
+constexpr double kBriefSeconds = 0.02;
+constexpr std::size_t kBriefRuns = 3;
 
-// A run that is over this soon is repeated for its median whatever the time budget: it costs nothing,
-// and one interruption by another process would multiply it.
-constexpr double kBriefSeconds = 0.05;
-constexpr std::size_t kBriefRuns = 7;
-
-double time_runs(std::size_t repeats, const std::function<void()> &run) {
-  std::vector<double> seconds;
+/// Seconds of the least disturbed of some runs.
+double time_run(const std::function<void()> &run) {
+  double least = 0;
   const Stopwatch total;
-  while (seconds.size() < repeats || (seconds.size() < kBriefRuns && total.seconds() < kBriefSeconds)) {
+  for (std::size_t i = 0; i == 0 || (i < kBriefRuns && total.seconds() < kBriefSeconds); ++i) {
     check_interrupt();
     const Stopwatch watch;
     run();
-    seconds.push_back(watch.seconds());
+    least = i == 0 ? watch.seconds() : std::min(least, watch.seconds());
   }
-  return median(std::move(seconds));
+  return least;
+}
+
+/// Of several rounds: what the least disturbed ones say, without staking all on a single one.
+double low_quartile(std::vector<double> values) {
+  const auto place = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 4);
+  std::nth_element(values.begin(), place, values.end());
+  return *place;
 }
 
 std::int64_t bytes_of(const Tensors &tensors) {
@@ -81,6 +85,11 @@ std::int64_t bytes_of(const Tensors &tensors) {
   return bytes;
 }
 
+/// Seconds at one batch size, of each round.
+struct Rounds {
+  std::vector<double> runs, steps; // frozen, trained
+};
+
 /// A segment ready to run.
 struct Part {
   plan::Segment segment;
@@ -88,29 +97,30 @@ struct Part {
   std::unique_ptr<model::FrozenProgram> frozen;
   std::unique_ptr<TrainingStep> trained; // null: it has no gradient
 
-  /// Times it at one batch size; returns its outputs.
-  Tensors measure(const Tensors &inputs, std::size_t repeats, std::vector<std::string> &notes) {
+  /// The first run at a batch size: it fills caches, and tells the memory. Returns the outputs.
+  Tensors warm_up(const Tensors &inputs) {
+    const model::PeakMemory memory;
+    Tensors results = frozen->run(inputs);
+    segment.peak_bytes.push_back(bytes_of(inputs) + memory.peak_bytes());
+    return results;
+  }
+
+  /// One round; returns the outputs.
+  Tensors measure(const Tensors &inputs, bool step, Rounds &rounds, std::vector<std::string> &notes) {
     Tensors results;
-    {
-      const model::PeakMemory memory;
-      results = frozen->run(inputs); // the warm-up
-      segment.peak_bytes.push_back(bytes_of(inputs) + memory.peak_bytes());
-    }
-    segment.seconds.push_back(time_runs(repeats, [&] { frozen->run(inputs); }));
-    if (trained) measure_training(inputs, (repeats + 1) / 2, notes);
+    rounds.runs.push_back(time_run([&] { results = frozen->run(inputs); }));
+    if (trained && step) measure_training(inputs, rounds, notes);
     for (at::Tensor &result : results) result = result.clone(); // out of inference mode, for training
     return results;
   }
 
-  void measure_training(const Tensors &inputs, std::size_t steps, std::vector<std::string> &notes) {
+  void measure_training(const Tensors &inputs, Rounds &rounds, std::vector<std::string> &notes) {
     try {
-      if (steps > 1) trained->run(inputs);
-      segment.train_seconds.push_back(time_runs(steps, [&] { trained->run(inputs); }));
+      rounds.steps.push_back(time_run([&] { trained->run(inputs); }));
     } catch (const Interrupted &) {
       throw;
     } catch (const Error &error) { // only the backward pass of some operators tells
       notes.push_back(error.what());
-      segment.train_seconds.clear();
       trained.reset();
     }
   }
@@ -172,47 +182,79 @@ public:
         anchors_(make_anchors(model, parts_)) {}
 
   plan::Measurement run() {
+    for (const std::int64_t batch : options_.batches)
+      if (worth_it(batch)) prepare(batch);
+    measure_rounds();
     plan::Measurement result;
     result.threads = at::get_num_threads();
-    for (std::size_t i = 0; i < options_.batches.size(); ++i) {
-      if (!worth_it(i)) continue;
-      result.batches.push_back(options_.batches[i]);
-      result.whole_seconds.push_back(measure(i));
+    for (Size &size : sizes_) {
+      result.batches.push_back(size.batch);
+      result.whole_seconds.push_back(conclude(size));
     }
     for (Part &part : parts_) result.segments.push_back(std::move(part.segment));
     return result;
   }
 
 private:
-  /// At one batch size; returns the seconds of the whole network.
-  double measure(std::size_t i) {
-    const std::int64_t batch = options_.batches[i];
-    const Tensors records = {random_records(model_.input(), batch)};
-    const model::FrozenProgram &whole = *anchors_.back().program;
-    whole.run(records);
-    rate_ = time_runs(1, [&] { whole.run(records); }) / static_cast<double>(batch);
-    const std::size_t repeats = choose_repeats(i);
-    const std::vector<double> seconds = time_anchors(records, repeats);
-    Tensors values = records;
-    for (Part &part : parts_) values = part.measure(values, repeats, notes_);
+  /// A batch size.
+  struct Size {
+    std::int64_t batch = 0;
+    Tensors records;
+    double run = 0; // seconds of the whole frozen network, as first measured
+    std::size_t rounds = 0;
+    std::vector<std::vector<double>> anchors; // seconds of each round
+    std::vector<Rounds> parts;
+  };
+
+  /// The first runs, which fill caches and tell memory and about the time.
+  void prepare(std::int64_t batch) {
+    Size size;
+    size.batch = batch;
+    size.records = {random_records(model_.input(), batch)};
+    size.anchors.resize(anchors_.size());
+    size.parts.resize(parts_.size());
+    for (const Anchor &anchor : anchors_) anchor.program->run(size.records);
+    Tensors values = size.records;
+    for (Part &part : parts_) values = part.warm_up(values);
+    size.run = time_run([&] { anchors_.back().program->run(size.records); });
+    sizes_.push_back(std::move(size));
+  }
+
+  /// Everything in turns over the time that is left, so that a disturbance that lasts for a while reaches
+  /// all of it, and no batch size, anchor or part alone.
+  void measure_rounds() {
+    choose_rounds();
+    std::size_t most = 1;
+    for (const Size &size : sizes_) most = std::max(most, size.rounds);
+    for (std::size_t round = 0; round < most; ++round)
+      for (Size &size : sizes_)
+        if (round * size.rounds / most != (round + 1) * size.rounds / most) measure_round(size);
+  }
+
+  void measure_round(Size &size) {
+    for (std::size_t a = 0; a < anchors_.size(); ++a)
+      size.anchors[a].push_back(time_run([&] { anchors_[a].program->run(size.records); }));
+    const bool step = size.parts.front().runs.size() % 2 == 0; // it takes long: half of the rounds have one
+    Tensors values = size.records;
+    for (std::size_t i = 0; i < parts_.size(); ++i)
+      values = parts_[i].measure(values, step, size.parts[i], notes_);
+  }
+
+  /// What the rounds of a batch size say. Returns the seconds of the whole network.
+  double conclude(Size &size) {
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      parts_[i].segment.seconds.push_back(low_quartile(std::move(size.parts[i].runs)));
+      if (parts_[i].trained)
+        parts_[i].segment.train_seconds.push_back(low_quartile(std::move(size.parts[i].steps)));
+    }
+    std::vector<double> seconds;
+    for (std::vector<double> &runs : size.anchors) seconds.push_back(low_quartile(std::move(runs)));
     const double sum = scale_parts(seconds);
-    notes_.push_back("batch " + std::to_string(batch) + ": the whole network takes " +
-                     cli::human_seconds(seconds.back() / static_cast<double>(batch)) +
+    notes_.push_back("batch " + std::to_string(size.batch) + ": the whole network takes " +
+                     cli::human_seconds(seconds.back() / static_cast<double>(size.batch)) +
                      " a record; its parts alone add up to " + rounded(sum / seconds.back()) +
                      " of that, and are scaled to it");
     return seconds.back();
-  }
-
-  /// In turns, so that a disturbance that lasts for a while reaches all of them.
-  std::vector<double> time_anchors(const Tensors &records, std::size_t repeats) const {
-    std::vector<std::vector<double>> seconds(anchors_.size());
-    for (const Anchor &anchor : anchors_) anchor.program->run(records); // the warm-up
-    for (std::size_t run = 0; run < repeats; ++run)
-      for (std::size_t a = 0; a < anchors_.size(); ++a)
-        seconds[a].push_back(time_runs(1, [&] { anchors_[a].program->run(records); }));
-    std::vector<double> medians;
-    for (std::vector<double> &runs : seconds) medians.push_back(median(std::move(runs)));
-    return medians;
   }
 
   /// Makes the parts add up to what the whole network takes, each anchor's to what it takes beyond the one
@@ -236,25 +278,29 @@ private:
     return all;
   }
 
-  double left() const { return options_.seconds - watch_.seconds(); }
+  double left() const { return std::max(options_.seconds - watch_.seconds(), 0.0); }
 
-  /// Once one size is measured, the others must fit the time that is left, about.
-  bool worth_it(std::size_t i) {
-    if (options_.all_batches || rate_ == 0) return true;
-    const double least = rate_ * static_cast<double>(options_.batches[i]) * (kRunsOfOnce + 3);
-    if (least <= std::max(left(), 0.0)) return true;
-    notes_.push_back("batch " + std::to_string(options_.batches[i]) + " left out: it would take about " +
+  /// Once one size has been run, the others must fit the time that is left, about.
+  bool worth_it(std::int64_t batch) {
+    if (options_.all_batches || sizes_.empty()) return true;
+    const double rate = sizes_.back().run / static_cast<double>(sizes_.back().batch);
+    const double least = rate * static_cast<double>(batch) * (kRunsOfOnce + 3);
+    if (least <= left()) return true;
+    notes_.push_back("batch " + std::to_string(batch) + " left out: it would take about " +
                      cli::human_seconds(least) + "; ask for it with --batches, or give more --seconds");
     return false;
   }
 
-  /// So that this size gets its share of the time that is left: proportional to the batch.
-  std::size_t choose_repeats(std::size_t i) const {
-    const double all = std::accumulate(options_.batches.begin() + static_cast<std::ptrdiff_t>(i),
-                                       options_.batches.end(), 0.0);
-    const auto batch = static_cast<double>(options_.batches[i]);
-    const double share = std::max(left(), 0.0) * batch / all;
-    return static_cast<std::size_t>(std::clamp(share / (rate_ * batch) / kRunsOfOnce - 1, 1.0, 9.0));
+  /// So that each size gets a share of the time that is left: proportional to the batch.
+  void choose_rounds() {
+    double all = 0;
+    for (const Size &size : sizes_) all += static_cast<double>(size.batch);
+    const double time = left();
+    for (Size &size : sizes_) {
+      const double share = time * static_cast<double>(size.batch) / all;
+      size.rounds = static_cast<std::size_t>(
+          std::clamp(share / std::max(size.run, 1e-9) / kRunsOfOnce, 1.0, double(kMostRounds)));
+    }
   }
 
   const model::Model &model_;
@@ -263,7 +309,7 @@ private:
   Stopwatch watch_;
   std::vector<Part> parts_;
   std::vector<Anchor> anchors_;
-  double rate_ = 0; // seconds a record of the whole frozen network, as last measured
+  std::vector<Size> sizes_;
 };
 
 } // namespace

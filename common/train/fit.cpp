@@ -85,7 +85,7 @@ public:
       result.waited = after.waited - before.waited;
       result.frozen_seconds = after.frozen_seconds - before.frozen_seconds;
       result.train_seconds = item.seconds;
-      if (arrived_) result.arrival_work = arrival_work_;
+      if (arrived_) result.arrival = arrival_;
       result.records = static_cast<std::int64_t>(parts_.training.size() + parts_.validation.size());
       results_.emplace_back(item.index, std::move(result));
     });
@@ -123,7 +123,12 @@ private:
     if (counts)
       for (const Active &item : active_) item.seat.trainer->set_counts(parts_.training_counts);
     const auto pass = arriving ? features_.arrive() : features_.pass(order(epoch));
+    std::optional<Stopwatch> since_first;
     while (const std::optional<Rows> rows = pass->next()) {
+      if (since_first)
+        arrival_.later_records += rows->size();
+      else
+        since_first.emplace();
       if (events_.progress) events_.progress(rows->size());
       const Rows chosen = arriving ? training_rows(*rows, options_) : *rows;
       if (chosen.size() == 0) continue;
@@ -135,8 +140,9 @@ private:
     }
     if (arriving) divide();
     arrived_ = arriving;
-    arrival_work_ = features_.counters().frozen_seconds - frozen;
-    for (const Active &item : active_) arrival_work_ += item.seconds;
+    arrival_.later_seconds = since_first ? since_first->seconds() : 0;
+    arrival_.seconds = features_.counters().frozen_seconds - frozen;
+    for (const Active &item : active_) arrival_.seconds += item.seconds;
   }
 
   std::vector<std::int64_t> order(std::int64_t epoch) const {
@@ -168,8 +174,8 @@ private:
   const TrainOptions &options_;
   std::vector<std::pair<std::size_t, EpochResult>> results_;
   Partition parts_;
-  bool arrived_ = false;    // in this epoch, validation records and all
-  double arrival_work_ = 0; // seconds of the training pass in layers and steps
+  bool arrived_ = false; // in this epoch, validation records and all
+  ArrivalWork arrival_;
 };
 
 } // namespace

@@ -11,18 +11,26 @@
 
 namespace tl::train {
 
+/// What the receiving side did while the records arrived.
+struct ArrivalWork {
+  double seconds = 0; // in frozen layers and steps
+  /// Records behind those that were through the frozen layers first, and the seconds from then until the last
+  /// step: what the whole pipeline achieves, whatever queues and sockets hold.
+  std::int64_t later_records = 0;
+  double later_seconds = 0;
+};
+
 struct EpochResult {
   std::int64_t epoch = 0; // counted from 1
   EpochLoss train;
   std::optional<Evaluation> validation;
   bool best = false;
-  double seconds = 0;        // of the whole epoch, all trainers together
-  double waited = 0;         // of them, waiting for records
-  double frozen_seconds = 0; // of them, in the frozen layers
-  double train_seconds = 0;  // of them, in this trainer's steps
-  std::int64_t records = 0;  // that went by: training and validation
-  /// Seconds in frozen layers and steps while the records arrived; nothing in later epochs.
-  std::optional<double> arrival_work;
+  double seconds = 0;                 // of the whole epoch, all trainers together
+  double waited = 0;                  // of them, waiting for records
+  double frozen_seconds = 0;          // of them, in the frozen layers
+  double train_seconds = 0;           // of them, in this trainer's steps
+  std::int64_t records = 0;           // that went by: training and validation
+  std::optional<ArrivalWork> arrival; // of the epoch in which the records arrived
 };
 
 /// Called after each epoch of each trainer.

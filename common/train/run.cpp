@@ -100,7 +100,7 @@ private:
           if (!now_.identity.records) arrived();
           if (result.best && result.validation) now_.best = result.validation->to_json();
           json::Value line = epoch_line(result, trainer_.steps());
-          if (result.arrival_work) add_arrival(line, *result.arrival_work);
+          if (result.arrival) add_arrival(line, *result.arrival);
           log.add(line);
           // After the metrics: a line too many is dropped by the next run, one too few never comes back.
           now_.state = trainer_.state();
@@ -112,12 +112,12 @@ private:
   }
 
   /// Through a pipe of more than one shard: how fast, and what held it up.
-  void add_arrival(json::Value &line, double work) const {
+  void add_arrival(json::Value &line, const ArrivalWork &work) const {
     const std::optional<Arrival> arrival = features_.source().arrival();
     if (!arrival || arrival->delivery.records == 0) return;
     const auto records = static_cast<std::int64_t>(features_.records().size());
     line["arrival"] = arrival_json(*arrival, work, records, setup_.sent, setup_.codec);
-    options_.note(describe_arrival(*arrival, work));
+    options_.note(describe_arrival(*arrival, work.seconds));
   }
 
   /// Every record is here: what they are, and what to warn of.

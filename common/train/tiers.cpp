@@ -38,17 +38,19 @@ Tiers tiers(const Arrival &arrival, double work) {
   return result;
 }
 
-json::Value arrival_json(const Arrival &arrival, double work, std::int64_t records, const std::string &cut,
-                         const std::string &codec) {
+json::Value arrival_json(const Arrival &arrival, const ArrivalWork &work, std::int64_t records,
+                         const std::string &cut, const std::string &codec) {
   const shard::Delivery &delivery = arrival.delivery;
-  const Tiers busy = tiers(arrival, work);
+  const Tiers busy = tiers(arrival, work.seconds);
   const auto all = static_cast<double>(std::max<std::int64_t>(records, 1));
   return {{"cut", cut},
           {"codec", codec},
           {"records", delivery.records},
           {"bytes", delivery.bytes},
           {"seconds", delivery.seconds},
-          {"compute_seconds", std::max(work, arrival.handling) / all},
+          {"compute_seconds", std::max(work.seconds, arrival.handling) / all},
+          {"later_records", work.later_records},
+          {"later_seconds", work.later_seconds},
           {"busy", {{"storage", busy.storage}, {"link", busy.link}, {"compute", busy.compute}}},
           {"limited_by", busy.limited_by()},
           {"sender", to_json(delivery.sender)}};

@@ -1,6 +1,7 @@
 // Which tier held up the others while the records arrived: storage side, link or compute side.
 #pragma once
 
+#include "train/fit.h"
 #include "train/source.h"
 #include "json/document.h"
 
@@ -24,8 +25,8 @@ Tiers tiers(const Arrival &arrival, double work);
 
 /// The "arrival" of a metrics line: what crossed, how fast, and how busy each tier and stage was. `records`:
 /// all that arrived. `cut` and `codec` name what crossed, as the plan does.
-json::Value arrival_json(const Arrival &arrival, double work, std::int64_t records, const std::string &cut,
-                         const std::string &codec);
+json::Value arrival_json(const Arrival &arrival, const ArrivalWork &work, std::int64_t records,
+                         const std::string &cut, const std::string &codec);
 
 /// "arrived at 11.2 MB/s, held up by the link; busy: storage 34.0 %, link 98.1 %, compute 21.5 %"
 std::string describe_arrival(const Arrival &arrival, double work);

@@ -47,6 +47,52 @@ class Net(nn.Module):
         return self.out(torch.tanh(self.hidden(x.flatten(1))))
 
 
+class Residual(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.conv = nn.Conv2d(channels, channels, 3, padding=1)
+
+    def forward(self, x):
+        return x + functional.relu(self.conv(x))
+
+
+class Blocks(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(2, 6, 3, padding=1)
+        self.blocks = nn.Sequential(*[Residual(6) for _ in range(3)])
+        self.out = nn.Linear(6, CLASSES)
+
+    def forward(self, x):
+        return self.out(self.blocks(functional.relu(self.stem(x))).mean((2, 3)))
+
+
+class Transferred(nn.Module):
+    """Blocks with adapters behind the last ones and a head on some blocks, as tl-train's options describe it. `start` has
+    the parameters by the names that tl-train gives them: those of what is new are drawn by tl-train."""
+
+    def __init__(self, start, features, added):
+        super().__init__()
+        net = Blocks()
+        self.stem, self.blocks, self.features, self.added = net.stem, net.blocks, features, added
+        widths = {name.split(".")[1]: value.shape[0] for name, value in start.items() if name.endswith(".down.weight")}
+        self.adapters = nn.ModuleDict({key: nn.ModuleDict({"down": nn.Conv2d(6, width, 1), "up": nn.Conv2d(width, 6, 1)})
+                                       for key, width in widths.items()})
+        self.head = nn.ModuleList([nn.Linear(start["head.0.weight"].shape[1], CLASSES)])
+        self.load_state_dict({name: value for name, value in start.items() if not name.startswith("out.")})
+
+    def forward(self, x):
+        x, pooled = functional.relu(self.stem(x)), []
+        adapters = [None] * (len(self.blocks) - len(self.adapters)) + [self.adapters[key] for key in sorted(self.adapters)]
+        for number, (block, adapter) in enumerate(zip(self.blocks, adapters)):
+            x = block(x)
+            if adapter:
+                x = x + adapter["up"](functional.relu(adapter["down"](x)))
+            if number in self.features:
+                pooled.append(x.mean((2, 3)))
+        return self.head[0](sum(pooled) if self.added else torch.cat(pooled, 1))
+
+
 def write_safetensors(path, tensors):
     types = {np.dtype("float32"): "F32", np.dtype("int64"): "I64"}
     header, data = {}, b""
@@ -72,6 +118,7 @@ def orders(inputs, validation):
 def reference(net, inputs, labels, case):
     options = case["options"]
     trained = [p for name, p in net.named_parameters() if name.startswith(case.get("trains", ""))]
+    assert trained
     for name, parameter in net.named_parameters():
         parameter.requires_grad = name.startswith(case.get("trains", ""))
     optimizer = case["optimizer"](trained)
@@ -109,8 +156,9 @@ def reference(net, inputs, labels, case):
 
 def ours(folder, case):
     options = [f"--{key}={value}" for key, value in case["options"].items()]
+    scheme = case.get("scheme") or ["--train", "^" + case.get("trains", "")]
     command = [TL_TRAIN, "--model", f"{folder}/net.pt", "--data", f"{folder}/data.safetensors", "--preprocess", "tensor",
-               "--train", "^" + case.get("trains", ""), "-o", f"{folder}/run", "--force", "--quiet", "--epochs", str(EPOCHS),
+               *scheme, "-o", f"{folder}/run", "--force", "--quiet", "--epochs", str(EPOCHS),
                "--batch", str(BATCH), "--seed", str(SEED), "--lr", str(case["lr"]), "--validation", str(case["validation"])]
     subprocess.run(command + options, check=True)
     losses = []
@@ -135,6 +183,30 @@ CASES = [
     {"lr": 0.05, "trains": "hidden", "validation": 0, "options": {"optimizer": "adam"},
      "optimizer": lambda p: torch.optim.Adam(p, 1)},
 ]
+NEW = ("adapters.", "head.")
+SCHEMES = [
+    {"scheme": ["--head", "linear", "--features", "blocks.0+blocks.2"], "features": [0, 2], "trains": NEW},
+    {"scheme": ["--head", "linear", "--features", "sum:blocks.1+blocks.2"], "features": [1, 2], "added": True, "trains": NEW},
+    {"scheme": ["--head", "linear", "--adapters", "3:2"], "features": [2], "trains": NEW},
+    {"scheme": ["--head", "linear", "--adapters", "2:1", "--features", "blocks.1+blocks.2"], "features": [1, 2], "trains": NEW},
+    {"scheme": ["--head", "linear", "--unfreeze", "2"], "features": [2], "trains": ("blocks.1", "blocks.2", "head.")},
+]
+
+
+def compare(folder, net, case, name):
+    expected = reference(net, inputs, labels, case)
+    found, model = ours(folder, case)
+    worst = max(abs(a - b) for a, b in zip(expected, found))
+    assert len(expected) == len(found) and worst < 1e-5, (name, worst, expected, found)
+    if case["validation"] == 0:  # the file has the last epoch, as the reference does
+        with torch.no_grad():
+            assert torch.allclose(model(torch.from_numpy(inputs)), net(torch.from_numpy(inputs)), atol=1e-4)
+    print("ok", name, f"{worst:.1e}")
+
+
+def trace(net, folder):
+    torch.jit.trace(net, torch.from_numpy(inputs[:2])).save(f"{folder}/net.pt")
+
 
 torch.set_num_threads(1)
 generator = np.random.default_rng(1)
@@ -147,12 +219,12 @@ with tempfile.TemporaryDirectory() as folder:
         case = {"validation": 0.25, "schedule": lambda e: 1.0, **case}
         torch.manual_seed(2)
         net = Net().eval()
-        torch.jit.trace(net, torch.from_numpy(inputs[:2])).save(f"{folder}/net.pt")
-        expected = reference(net, inputs, labels, case)
-        found, model = ours(folder, case)
-        worst = max(abs(a - b) for a, b in zip(expected, found))
-        assert len(expected) == len(found) and worst < 1e-5, (case["options"], worst, expected, found)
-        if case["validation"] == 0:  # the file has the last epoch, as the reference does
-            with torch.no_grad():
-                assert torch.allclose(model(torch.from_numpy(inputs)), net(torch.from_numpy(inputs)), atol=1e-4)
-        print("ok", case["options"], f"{worst:.1e}")
+        trace(net, folder)
+        compare(folder, net, case, case["options"])
+    torch.manual_seed(3)
+    trace(Blocks().eval(), folder)
+    for case in SCHEMES:
+        case = {"lr": 0.02, "validation": 0, "schedule": lambda e: 1.0, "options": {"optimizer": "adam"},
+                "optimizer": lambda p: torch.optim.Adam(p, 1), **case}
+        start = ours(folder, {**case, "lr": 1e-30})[1].state_dict()  # steps too small to change anything
+        compare(folder, Transferred(start, case["features"], case.get("added", False)), case, case["scheme"])

@@ -52,6 +52,8 @@ json::Value line_of(const plan::Observed &observed) {
             {"bytes", static_cast<std::int64_t>(observed.bytes)},
             {"seconds", observed.seconds},
             {"compute_seconds", observed.compute_seconds},
+            {"later_records", 10},
+            {"later_seconds", 1.0},
             {"busy", {{"storage", 0.5}, {"link", 0.9}, {"compute", 0.1}}},
             {"limited_by", observed.limited_by},
             {"sender", {{"seconds", 1}, {"stages", json::Value::array()}}}}}};

@@ -41,10 +41,12 @@ TEST_CASE("shares stay shares, whatever the clocks say") {
 }
 
 TEST_CASE("what is reported is what was measured") {
-  const json::Value line = arrival_json(arrival(0.98, 0.97), 0.25, 20, "layer1", "fp32");
+  const json::Value line = arrival_json(arrival(0.98, 0.97), {0.25, 16, 1.5}, 20, "layer1", "fp32");
   CHECK(line["limited_by"] == "link");
   CHECK(line["records"] == 10);
   CHECK(line["compute_seconds"].get<double>() == doctest::Approx(0.25 / 20));
+  CHECK(line["later_records"] == 16);
+  CHECK(line["later_seconds"] == 1.5);
   CHECK(line["sender"]["stages"].size() == 4);
   CHECK(describe_arrival(arrival(0.98, 0.97), 0.25).find("held up by the link") != std::string::npos);
 }
