@@ -63,8 +63,8 @@ void add_options(CLI::App &app, Arguments &arguments) {
       ->check(CLI::Range(1, 1048576))
       ->type_name("BLOCKS");
   app.add_option("--adapters", arguments.adapters,
-                 "Train bottleneck adapters behind the last blocks, or behind every one")
-      ->type_name("WIDTH[:BLOCKS]");
+                 "Train bottleneck adapters behind every block; WIDTH:BLOCKS, behind the last ones")
+      ->type_name("WIDTH");
   app.add_option(
          "--features", request.scheme.features,
          "Value that the head reads, or several: A+B, sum:A+B (default: what the old classifier reads)")

@@ -283,8 +283,9 @@ std::size_t first_of_last(const std::vector<Block> &blocks, std::int64_t wanted,
   const auto have = static_cast<std::int64_t>(blocks.size());
   if (have == 0) throw UsageError(option + ": nothing below the head has parameters");
   if (wanted > have)
-    throw UsageError(option + ": there are only " + std::to_string(have) + " blocks, from '" +
-                     blocks.front().name + "' to '" + blocks.back().name + "'");
+    throw UsageError(option + (have == 1 ? ": there is only one block, '" + blocks.front().name + "'"
+                                         : ": there are only " + std::to_string(have) + " blocks, from '" +
+                                               blocks.front().name + "' to '" + blocks.back().name + "'"));
   return wanted == 0 ? 0 : static_cast<std::size_t>(have - wanted);
 }
 

@@ -210,8 +210,27 @@ test_schemes() {
   run tl-split --storage "$SHARED/there.json" --link 1MB/s --train fc --classes 10
   expect_status 0
   expect_json out "d['classes'] == 10 and d['scheme'] == {'train': 'fc'}"
+  run tl-split --storage "$SHARED/there.json" --link 1MB/s --unfreeze 1 --classes 10
+  expect_status 0
+  expect_json out "d['scheme'] == {'unfreeze': 1} and d['alternatives'][-1]['name'] == 'flatten'" # fc trains
+  for features in relu+pool sum:relu+pool; do
+    split --link 1MB/s --features "$features"
+    expect_status 0
+    expect_json out "d['scheme']['features'] == '$features'"
+    expect_json out "'relu+pool' in [a['name'] for a in d['alternatives']]" # both cross, or what the head makes of them
+    expect_json out "'head.pool' in [a['name'] for a in d['alternatives']]"
+  done
+  split --link 1MB/s --adapters 2:1
+  expect_status 0
+  expect_json out "d['scheme']['adapters'] == '2:1' and d['alternatives'][-1]['name'] == 'relu'" # where the adapter begins
+  split --link 1MB/s --adapters 2:5
+  expect_status 2
+  expect_error "--adapters 2:5: there is only one block, 'conv'"
+  split --link 1MB/s --features sum:relu+input
+  expect_status 2
+  expect_error "'input' is not of the same width as 'relu'"
   for wrong in '' '--train fc' '--head linear --train nothing' '--head round' '--head linear --pool max' \
-    '--head linear --features nowhere' '--head linear --pool none --features relu' '--head linear --train ('; do
+    '--head linear --features nowhere' '--head linear --pool none --features relu' '--head linear --train (' '--unfreeze 9' '--head linear --adapters 0' '--head linear --features relu+nowhere' '--features relu+pool'; do
     # shellcheck disable=SC2086
     run tl-split --storage "$SHARED/there.json" --link 1MB/s $wrong
     expect_status 2

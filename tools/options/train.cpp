@@ -55,7 +55,7 @@ void add_direct_options(CLI::App &app, TrainArguments &arguments) {
       ->type_name("BLOCKS")
       ->group(kDirect);
   text("--adapters", arguments.adapters,
-       "Train bottleneck adapters behind the last blocks, or behind every one", "WIDTH[:BLOCKS]");
+       "Train bottleneck adapters behind every block; WIDTH:BLOCKS, behind the last ones", "WIDTH");
   text("--features", arguments.head_input,
        "Value that the head reads, or several: A+B, sum:A+B (default: the classifier's input)", "VALUE");
   text("--pool", arguments.pool, "auto, none, mean or class-token", "HOW");
