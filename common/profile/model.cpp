@@ -20,7 +20,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <functional>
-#include <numeric>
 
 namespace tl::profile {
 
@@ -110,7 +109,6 @@ struct Part {
     Tensors results;
     rounds.runs.push_back(time_run([&] { results = frozen->run(inputs); }));
     if (trained && step) measure_training(inputs, rounds, notes);
-    for (at::Tensor &result : results) result = result.clone(); // out of inference mode, for training
     return results;
   }
 

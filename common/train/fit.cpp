@@ -85,7 +85,7 @@ public:
       result.waited = after.waited - before.waited;
       result.frozen_seconds = after.frozen_seconds - before.frozen_seconds;
       result.train_seconds = item.seconds;
-      if (arrived_) result.arrival = arrival_;
+      result.arrival = arrival_;
       result.records = static_cast<std::int64_t>(parts_.training.size() + parts_.validation.size());
       results_.emplace_back(item.index, std::move(result));
     });
@@ -123,10 +123,11 @@ private:
     if (counts)
       for (const Active &item : active_) item.seat.trainer->set_counts(parts_.training_counts);
     const auto pass = arriving ? features_.arrive() : features_.pass(order(epoch));
+    ArrivalWork work;
     std::optional<Stopwatch> since_first;
     while (const std::optional<Rows> rows = pass->next()) {
       if (since_first)
-        arrival_.later_records += rows->size();
+        work.later_records += rows->size();
       else
         since_first.emplace();
       if (events_.progress) events_.progress(rows->size());
@@ -138,11 +139,12 @@ private:
       });
       if (all_failed() && !arriving) return;
     }
-    if (arriving) divide();
-    arrived_ = arriving;
-    arrival_.later_seconds = since_first ? since_first->seconds() : 0;
-    arrival_.seconds = features_.counters().frozen_seconds - frozen;
-    for (const Active &item : active_) arrival_.seconds += item.seconds;
+    if (!arriving) return;
+    divide();
+    work.later_seconds = since_first ? since_first->seconds() : 0;
+    work.seconds = features_.counters().frozen_seconds - frozen;
+    for (const Active &item : active_) work.seconds += item.seconds;
+    arrival_ = work;
   }
 
   std::vector<std::int64_t> order(std::int64_t epoch) const {
@@ -160,7 +162,7 @@ private:
     for (Active &item : active_) item.validation.emplace(item.seat.trainer->classes());
     const auto pass = features_.pass(parts_.validation);
     while (const std::optional<Rows> rows = pass->next()) {
-      if (events_.progress && !arrived_) events_.progress(rows->size());
+      if (events_.progress && !arrival_) events_.progress(rows->size());
       each([&](Active &item) {
         const std::vector<std::size_t> &columns = item.seat.columns;
         item.seat.trainer->evaluate(columns.empty() ? *rows : columns_of(*rows, columns), *item.validation);
@@ -174,8 +176,7 @@ private:
   const TrainOptions &options_;
   std::vector<std::pair<std::size_t, EpochResult>> results_;
   Partition parts_;
-  bool arrived_ = false; // in this epoch, validation records and all
-  ArrivalWork arrival_;
+  std::optional<ArrivalWork> arrival_; // of an arrival in this epoch, validation records and all
 };
 
 } // namespace
