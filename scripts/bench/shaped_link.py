@@ -2,12 +2,10 @@
 import subprocess
 import sys
 
+from results import run
+
 STORAGE, COMPUTE = "tl-bench-s", "tl-bench-c"  # the namespaces
 ADDRESS, PORT = "10.77.13.2", 47113  # of the compute side
-
-
-def run(*command):
-    subprocess.run(command, check=True)
 
 
 def bits(link):

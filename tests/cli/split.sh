@@ -5,56 +5,20 @@
 # Profiles of a made-up chain conv - relu - pool - flatten - fc, written as tl-profile writes them.
 # there.json: 1 ms a node; here.json: the same model, four times slower; other.json: other weights.
 setup() {
-  "$PYTHON" - <<'END'
+  PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$TL_SOURCE/tests/support "$PYTHON" - <<'END'
 import json
-
-def value(name, shape, node):
-    return {"name": name, "kind": "tensor", "dtype": "f32", "shape": shape, "batched": True,
-            "hash": f"{node + 2:032x}"}
-
-def parameter(name, shape, content):
-    return {"name": name, "dtype": "f32", "shape": shape, "content": content * 32}
-
-def profile(seconds, content):
-    ints = lambda *n: {"ints": list(n)}
-    nodes = [
-        ("aten::conv2d", [{"value": 0}, {"parameter": 0}, {"none": True}, ints(1, 1), ints(1, 1), ints(1, 1), {"int": 1}]),
-        ("aten::relu", [{"value": 1}]),
-        ("aten::adaptive_avg_pool2d", [{"value": 2}, ints(1, 1)]),
-        ("aten::flatten", [{"value": 3}, {"int": 1}, {"int": -1}]),
-        ("aten::linear", [{"value": 4}, {"parameter": 1}, {"none": True}])]
-    names = [("conv", [4, 32, 32]), ("relu", [4, 32, 32]), ("pool", [4, 1, 1]), ("flatten", [4]), ("fc", [10])]
-    batches = [1, 8]
-    return {
-        "format": "tl-profile", "version": 1,
-        "host": {"cpu": "made up", "cores": 2, "memory_bytes": 1 << 30, "blas": {"gflops": 50, "threads": 2},
-                 "blas_slow": False, "memory_bandwidth": 1e10},
-        "model": {
-            "path": "model.pt", "file_digest": "0" * 32, "preprocess": {"kind": "image", "crop": [32, 32]},
-            "graph": {
-                "values": [value("input", [3, 32, 32], -1)] + [value(n, s, i) for i, (n, s) in enumerate(names)],
-                "nodes": [{"op": op, "module": names[i][0], "inputs": inputs, "outputs": [i + 1]}
-                          for i, (op, inputs) in enumerate(nodes)],
-                "parameters": [parameter("conv.weight", [4, 3, 3, 3], content), parameter("fc.weight", [10, 4], content)],
-                "constants": [], "output": 5},
-            "measured": {
-                "threads": 2, "batches": batches, "whole_seconds": [5 * seconds * b for b in batches],
-                "segments": [{"first": i, "last": i + 1, "seconds": [seconds * b for b in batches],
-                              "train_seconds": [3 * seconds * b for b in batches],
-                              "peak_bytes": [50000 * b for b in batches]} for i in range(5)]}},
-        "data": {"path": "photos", "records": 1000, "classes": 3, "bytes_per_record": 2000,
-                 "read_seconds": 1e-5, "decode_seconds": 1e-3, "threads": 2}}
+from chain_profile import chain_profile
 
 def write(name, document):
     with open(name, "w") as file:
         json.dump(document, file)
 
-write("there.json", profile(1e-3, "a"))
-write("here.json", profile(4e-3, "a"))
-write("other.json", profile(1e-3, "b"))
+write("there.json", chain_profile(1e-3))
+write("here.json", chain_profile(4e-3))
+write("other.json", chain_profile(1e-3, "b"))
 write("link.json", {"format": "tl-profile", "version": 1,
                     "link": {"bandwidth_bytes_per_s": 1e4, "round_trip_s": 0.01}})
-linked = profile(1e-3, "a")
+linked = chain_profile(1e-3)
 linked["link"] = {"bandwidth_bytes_per_s": 1e4, "round_trip_s": 0.01}
 write("linked.json", linked)
 END
@@ -230,7 +194,8 @@ test_schemes() {
   expect_status 2
   expect_error "'input' is not of the same width as 'relu'"
   for wrong in '' '--train fc' '--head linear --train nothing' '--head round' '--head linear --pool max' \
-    '--head linear --features nowhere' '--head linear --pool none --features relu' '--head linear --train (' '--unfreeze 9' '--head linear --adapters 0' '--head linear --features relu+nowhere' '--features relu+pool'; do
+    '--head linear --features nowhere' '--head linear --pool none --features relu' '--head linear --train (' \
+    '--unfreeze 9' '--head linear --adapters 0' '--head linear --features relu+nowhere' '--features relu+pool'; do
     # shellcheck disable=SC2086
     run tl-split --storage "$SHARED/there.json" --link 1MB/s $wrong
     expect_status 2
