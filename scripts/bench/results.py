@@ -1,11 +1,19 @@
 """What the benchmarks share: programs that are run and timed, results that are kept after each step, and where they come from."""
+import importlib.util
 import json
 import os
 import platform
 import shlex
+import statistics
 import subprocess
 import sys
 import time
+
+with open("/proc/cpuinfo", encoding="utf-8") as _file:
+    PROCESSOR = _file.read()
+if "GenuineIntel" in PROCESSOR and "avx512vl" in PROCESSOR:
+    # The peers get the kernels that our programs choose (tools/network.cpp): as installed, they are several times slower.
+    os.environ.setdefault("OPENBLAS_CORETYPE", "SkylakeX")
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -28,8 +36,26 @@ def timed(*command, **options):
     return {"seconds": seconds, "peak_memory_bytes": 1024 * usage.ru_maxrss}
 
 
+def in_turns(calls, runs):
+    """Runs each call of {name: call} so many times, in turns, so that what else the machine does falls on all of them. A call
+    returns seconds. {name: {"seconds": median, "least": ..., "most": ...}}"""
+    found = {name: [] for name in calls}
+    for _ in range(runs):
+        for name, call in calls.items():
+            found[name].append(call())
+    return {name: {"seconds": statistics.median(values), "least": min(values), "most": max(values)} for name, values in found.items()}
+
+
 def export_network(architecture, file, *options):
     run("/usr/bin/python3", os.path.join(ROOT, "scripts", "export_torchvision.py"), architecture, *options, "-o", file)
+
+
+def exporter():
+    """scripts/export_torchvision.py as a module: its networks."""
+    spec = importlib.util.spec_from_file_location("exporter", os.path.join(ROOT, "scripts", "export_torchvision.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def load(path):
@@ -50,8 +76,7 @@ def save(path, document):
 
 def origin(program, cores):
     """The machine, the version of a program, and the command: part of every document of results."""
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        cpu = next((line.split(":")[1].strip() for line in file if line.startswith("model name")), "unknown")
+    cpu = next((line.split(":")[1].strip() for line in PROCESSOR.splitlines() if line.startswith("model name")), "unknown")
     return {"machine": f"{cpu}, {cores}, Linux {platform.release()}",
             "versions": run(program, "--version", stdout=subprocess.PIPE).stdout.strip(),
             "command": f"scripts/bench/{os.path.basename(sys.argv[0])} {shlex.join(sys.argv[1:])}"}

@@ -54,6 +54,15 @@ test_host_alone() {
   expect_json out "d['host']['blas']['gflops'] > 0 and d['host']['blas']['threads'] == 1 and d['host']['cores'] >= 1"
 }
 
+test_a_new_processor_gets_fast_matrix_products() {
+  grep -q GenuineIntel /proc/cpuinfo && grep -qw avx2 /proc/cpuinfo || return 0
+  OPENBLAS_VERBOSE=2 env -u OPENBLAS_CORETYPE "$TL_BIN/tl-profile" host >/dev/null 2>err
+  grep -q '^Core: ' err || return 0 # another BLAS than OpenBLAS
+  grep -qE '^Core: (SkylakeX|Haswell)$' err || fail "kernels: $(grep '^Core: ' err)"
+  OPENBLAS_VERBOSE=2 OPENBLAS_CORETYPE=Nehalem "$TL_BIN/tl-profile" host >/dev/null 2>err
+  grep -q '^Core: Nehalem$' err || fail "the user's choice of kernels: $(grep '^Core: ' err)"
+}
+
 test_link_through_a_command() {
   must tl-profile link --via env --seconds 0.2 -o link.json
   expect_json link.json "d['link']['bandwidth_bytes_per_s'] > 1e6 and d['link']['command'] == 'env'"
