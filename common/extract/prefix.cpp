@@ -85,7 +85,8 @@ Tensor stack(const std::vector<data::Encoded> &records, const shard::ValueInfo &
 
 } // namespace
 
-void Prefix::set_values(const model::Model &model, const graph::Cut &cut, codec::Codec codec) {
+void Prefix::set_values(const model::Model &model, const graph::Cut &cut, codec::Codec codec,
+                        graph::Execution execution) {
   const bool pixels = codec.number == codec::Number::u8;
   form_ = pixels ? data::Form::pixels : data::Form::input;
   plan::Plan described; // so that shards made with and without a plan name the same one
@@ -99,20 +100,25 @@ void Prefix::set_values(const model::Model &model, const graph::Cut &cut, codec:
   computed_.codec = name_of(pixels ? codec::Number::u8 : codec::Number::fp32);
   computed_.preprocess = json::compact(data::to_json(preprocess_));
   computed_.preprocess_digest = preprocess_.digest();
+  if (!is_input(cut.values)) {
+    described.storage_execution = execution;
+    if (!graph::exact(execution)) computed_.precision = graph::name_of(execution);
+  }
   computed_.plan = described.digest();
   meta_ = shard::coded(computed_, codec);
   if (!is_input(cut.values))
-    program_ = std::make_shared<model::FrozenProgram>(model, std::vector<graph::ValueId>{0}, cut.values);
+    program_ =
+        std::make_shared<model::FrozenProgram>(model, std::vector<graph::ValueId>{0}, cut.values, execution);
 }
 
 Prefix::Prefix(const model::Model &model, const graph::Cut &cut, const data::Preprocess &preprocess,
-               std::optional<codec::Codec> codec)
+               std::optional<codec::Codec> codec, graph::Execution execution)
     : preprocess_(preprocess) {
   const bool pixels = is_input(cut.values) && preprocess.kind == data::InputKind::image;
   if (!codec) codec = pixels ? codec::Codec::u8 : codec::Codec::fp32;
   if (codec->number == codec::Number::u8 && !pixels)
     throw UsageError("the codec " + name_of(*codec) + " is for pictures cut at 'input' only");
-  set_values(model, cut, *codec);
+  set_values(model, cut, *codec, execution);
 }
 
 Prefix Prefix::of_records(const data::Dataset &dataset) {
@@ -147,7 +153,7 @@ Prefix Prefix::of_plan(const plan::Plan &plan, const std::string &origin, const 
   graph::Cut cut;
   if (!input_alone) cut = graph::find_cut(model.graph, graph::frozen(model.graph), plan.cut_name());
   cut.values = planned_values(plan, origin, model); // in the order that the receiver expects
-  prefix.set_values(model, cut, plan.codec);
+  prefix.set_values(model, cut, plan.codec, plan.storage_execution);
   return prefix;
 }
 

@@ -3,6 +3,7 @@
 
 #include "data/loader.h"
 #include "graph/cut.h"
+#include "graph/execution.h"
 #include "model/model.h"
 #include "model/program.h"
 #include "plan/plan.h"
@@ -30,7 +31,7 @@ public:
   /// each are, and other values as they are computed. Throws UsageError for a codec that is not for these
   /// values.
   Prefix(const model::Model &model, const graph::Cut &cut, const data::Preprocess &preprocess,
-         std::optional<codec::Codec> codec = {});
+         std::optional<codec::Codec> codec = {}, graph::Execution execution = graph::Execution::blocked);
 
   /// The records as they are stored.
   static Prefix of_records(const data::Dataset &dataset);
@@ -51,7 +52,8 @@ public:
 
 private:
   Prefix() = default;
-  void set_values(const model::Model &model, const graph::Cut &cut, codec::Codec codec);
+  void set_values(const model::Model &model, const graph::Cut &cut, codec::Codec codec,
+                  graph::Execution execution);
 
   shard::ShardMeta meta_, computed_;
   data::Form form_ = data::Form::encoded;

@@ -42,11 +42,29 @@ bool layout_is_safe(const graph::Graph &graph, const std::vector<int> &nodes) {
     return activations.count(node.op) == 0 || (!shape.empty() && shape[0] % 16 == 0);
   });
 }
+
+/// As a way of execution takes its tensors.
+at::Tensor prepare(at::Tensor tensor, graph::Execution execution) {
+  if (execution == graph::Execution::blocked || !tensor.is_floating_point()) return tensor;
+  if (execution == graph::Execution::bf16) tensor = tensor.to(at::kBFloat16);
+  return tensor.dim() == 4 ? tensor.contiguous(at::MemoryFormat::ChannelsLast) : tensor;
+}
+
+/// After batch-norms were folded, which must not be done in low precision.
+void prepare_constants(torch::jit::Graph &graph, graph::Execution execution) {
+  for (torch::jit::Node *node : graph.nodes()) {
+    if (node->kind() != torch::jit::prim::Constant || !node->hasAttribute(torch::jit::attr::value) ||
+        node->kindOf(torch::jit::attr::value) != torch::jit::AttributeKind::t)
+      continue;
+    node->t_(torch::jit::attr::value, prepare(node->t(torch::jit::attr::value), execution));
+    node->output()->setType(c10::TensorType::get()); // its old type names the old layout and precision
+  }
+}
 } // namespace
 
 FrozenProgram::FrozenProgram(const Model &model, const std::vector<graph::ValueId> &inputs,
-                             const std::vector<graph::ValueId> &outputs)
-    : graph_(std::make_shared<torch::jit::Graph>()) {
+                             const std::vector<graph::ValueId> &outputs, graph::Execution execution)
+    : graph_(std::make_shared<torch::jit::Graph>()), execution_(execution) {
   const auto parameter = [&](torch::jit::Graph &graph, int index) {
     const at::Tensor &tensor = model.parameters[static_cast<std::size_t>(index)];
     if (!tensor.defined())
@@ -58,7 +76,10 @@ FrozenProgram::FrozenProgram(const Model &model, const std::vector<graph::ValueI
   const std::vector<int> nodes = needed_nodes(model.graph, inputs, outputs);
   operators_ = static_cast<int>(nodes.size());
   torch::jit::OptimizeFrozenGraph(graph_);
-  if (layout_is_safe(model.graph, nodes)) torch::jit::ConvertFrozenOpsToMKLDNN(graph_);
+  if (execution != graph::Execution::blocked)
+    prepare_constants(*graph_, execution);
+  else if (layout_is_safe(model.graph, nodes))
+    torch::jit::ConvertFrozenOpsToMKLDNN(graph_);
   torch::jit::EliminateDeadCode(graph_);
   code_ = torch::jit::Code(graph_, "frozen");
 }
@@ -68,9 +89,14 @@ std::vector<at::Tensor> FrozenProgram::run(const std::vector<at::Tensor> &inputs
   {
     // oneDNN's layout is used only under inference mode: under NoGradGuard newer LibTorch refuses it.
     const c10::InferenceMode inference;
-    torch::jit::Stack stack(inputs.begin(), inputs.end());
+    torch::jit::Stack stack;
+    for (const at::Tensor &input : inputs) stack.emplace_back(prepare(input, execution_));
     execute(code_, stack, "the frozen layers");
-    for (const c10::IValue &output : stack) results.push_back(from_torch(output.toTensor()));
+    for (const c10::IValue &output : stack) {
+      const at::Tensor tensor = output.toTensor();
+      const bool rounded = execution_ == graph::Execution::bf16 && tensor.scalar_type() == at::kBFloat16;
+      results.push_back(from_torch(rounded ? tensor.to(at::kFloat) : tensor));
+    }
   }
   // The same memory as ordinary tensors: autograd refuses those made under inference mode.
   std::vector<at::Tensor> outputs;

@@ -1,6 +1,7 @@
 // A part of a graph made executable: from given values to other values.
 #pragma once
 
+#include "graph/execution.h"
 #include "model/model.h"
 
 #include <torch/csrc/jit/ir/ir.h>
@@ -12,15 +13,18 @@
 namespace tl::model {
 
 /// Runs the frozen part from `inputs` to `outputs` with the parameters built in and the graph
-/// optimised: batch-norm folded into convolutions, convolutions in oneDNN's layout. No autograd.
+/// optimised: batch-norm folded into convolutions, and what `execution` says. No autograd.
 /// run() may be called from several threads at once.
 class FrozenProgram {
 public:
   /// Throws Error if an output needs a value that `inputs` do not determine.
   FrozenProgram(const Model &model, const std::vector<graph::ValueId> &inputs,
-                const std::vector<graph::ValueId> &outputs);
+                const std::vector<graph::ValueId> &outputs,
+                graph::Execution execution = graph::Execution::blocked);
 
-  /// Tensors in the order of `inputs`, batch first; contiguous tensors in the order of `outputs`.
+  /// Tensors in the order of `inputs`, batch first; contiguous tensors in the order of `outputs`, of the
+  /// types that the graph says, however they were computed. Throws Error if an operator cannot be run
+  /// this way.
   std::vector<at::Tensor> run(const std::vector<at::Tensor> &inputs) const;
 
   /// Number of operators that run; 0 when every output is an input.
@@ -30,6 +34,7 @@ private:
   std::shared_ptr<torch::jit::Graph> graph_;
   torch::jit::Code code_;
   int operators_ = 0;
+  graph::Execution execution_;
 };
 
 /// Runs the trained part from `inputs` to the graph's output with the parameters as leaves.

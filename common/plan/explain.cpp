@@ -73,6 +73,8 @@ std::string explain(const Plan &plan) {
   text += "bytes, storage, link and compute are for one record. Chosen: " + cli::printable(plan.cut_name()) +
           " (" + plan.algorithm + "); first epoch " + cli::human_seconds(p.first_epoch) + ", later epochs " +
           cli::human_seconds(p.later_epoch) + ", total " + cli::human_seconds(p.total) + ".\n";
+  if (!graph::exact(plan.storage_execution) || !graph::exact(plan.compute_execution))
+    text += "Frozen layers run in bf16, as the profile allows, and round features.\n";
   return text;
 }
 

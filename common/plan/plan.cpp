@@ -124,6 +124,10 @@ Plan read_plan(const json::Value &document, const std::string &origin) {
   plan.preprocess = document.at("preprocess");
   plan.codec = codec::codec_from_name(document.at("codec").get<std::string>());
   read_cut(plan, document.at("cut"), origin);
+  if (const auto found = document.find("execution"); found != document.end()) {
+    plan.storage_execution = graph::execution_from_name(found->at("storage").get<std::string>());
+    plan.compute_execution = graph::execution_from_name(found->at("compute").get<std::string>());
+  }
   plan.batch = document.at("batch").get<std::int64_t>();
   plan.shuffle = document.at("order").at("shuffle").get<bool>();
   plan.seed = document.at("order").at("seed").get<std::uint64_t>();
@@ -170,6 +174,7 @@ Digest Plan::digest() const {
     hasher.add(static_cast<std::int64_t>(value.shape.size()));
     for (const std::int64_t size : value.shape) hasher.add(size);
   }
+  if (!graph::exact(storage_execution)) hasher.add(graph::name_of(storage_execution));
   return hasher.digest();
 }
 
@@ -200,6 +205,9 @@ json::Value to_json(const Plan &plan) {
                           {"preprocess", plan.preprocess},
                           {"cut", {{"kind", name_of(plan.kind)}, {"values", values}}},
                           {"codec", name_of(plan.codec)},
+                          {"execution",
+                           {{"storage", graph::name_of(plan.storage_execution)},
+                            {"compute", graph::name_of(plan.compute_execution)}}},
                           {"batch", plan.batch},
                           {"order", {{"shuffle", plan.shuffle}, {"seed", plan.seed}}},
                           {"cache",

@@ -4,6 +4,7 @@
 
 #include "codec/codec.h"
 #include "graph/cut.h"
+#include "graph/execution.h"
 #include "graph/scheme.h"
 #include "json/document.h"
 
@@ -89,6 +90,10 @@ struct Plan {
   std::vector<PlanValue> values; // empty for files
   Codec codec = Codec::fp32;
 
+  /// How each side runs its frozen layers, as it was measured to be the fastest there.
+  graph::Execution storage_execution = graph::Execution::blocked;
+  graph::Execution compute_execution = graph::Execution::blocked;
+
   std::int64_t batch = 1; // records at a time on the storage side; changes no result
   bool shuffle = true;    // records in the order of mix(seed, hash_text(id)), else in listing order
   std::uint64_t seed = 0;
@@ -103,10 +108,9 @@ struct Plan {
 
   /// "files", or value names joined by '+'.
   std::string cut_name() const;
-  /// Hash of what decides the content of the features: kind, the codec's number, and the values by name
-  /// and hash, which covers the model and the preprocessing; not compression, which loses nothing, batch,
-  /// order or anything predicted.
-  /// Shards carry it.
+  /// Hash of what decides the content of the features: kind, the codec's number, the values by name and hash,
+  /// which covers the model and the preprocessing, and an execution that rounds; not compression, which loses
+  /// nothing, batch, order or anything predicted. Shards carry it.
   Digest digest() const;
 };
 

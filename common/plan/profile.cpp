@@ -46,18 +46,24 @@ json::Value to_json(const CodecProfile &profile) {
   return {{"records", profile.records}, {"real", profile.real}, {"values", values}};
 }
 
+json::Value to_json(const Measurement &measured) {
+  json::Value segments = json::Value::array(), executions = json::Value::array();
+  for (const Segment &segment : measured.segments) segments.push_back(to_json(segment));
+  for (const ExecutionCost &cost : measured.executions)
+    executions.push_back({{"execution", graph::name_of(cost.execution)},
+                          {"seconds", cost.seconds},
+                          {"rms_error", cost.rms_error}});
+  return {{"threads", measured.threads}, {"execution", graph::name_of(measured.execution)},
+          {"executions", executions},    {"batches", measured.batches},
+          {"segments", segments},        {"whole_seconds", measured.whole_seconds}};
+}
+
 json::Value to_json(const ModelProfile &model) {
-  json::Value segments = json::Value::array();
-  for (const Segment &segment : model.measured.segments) segments.push_back(to_json(segment));
   json::Value result = {{"path", model.path},
                         {"file_digest", model.file_digest.hex()},
                         {"preprocess", model.preprocess},
                         {"graph", graph::to_json(model.graph)},
-                        {"measured",
-                         {{"threads", model.measured.threads},
-                          {"batches", model.measured.batches},
-                          {"segments", segments},
-                          {"whole_seconds", model.measured.whole_seconds}}}};
+                        {"measured", to_json(model.measured)}};
   if (model.codecs) result["codecs"] = to_json(*model.codecs);
   return result;
 }
@@ -123,6 +129,11 @@ Segment segment_from_json(const json::Value &document, std::size_t batches, int 
 Measurement measurement_from_json(const json::Value &document, int nodes, const std::string &place) {
   Measurement measured;
   measured.threads = document.at("threads").get<int>();
+  if (document.contains("execution"))
+    measured.execution = graph::execution_from_name(document["execution"].get<std::string>());
+  for (const json::Value &cost : document.value("executions", json::Value::array()))
+    measured.executions.push_back({graph::execution_from_name(cost.at("execution").get<std::string>()),
+                                   cost.at("seconds").get<double>(), cost.at("rms_error").get<double>()});
   measured.batches = document.at("batches").get<std::vector<std::int64_t>>();
   measured.whole_seconds = document.at("whole_seconds").get<std::vector<double>>();
   const std::size_t batches = measured.batches.size();

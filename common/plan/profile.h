@@ -5,6 +5,7 @@
 #pragma once
 
 #include "codec/codec.h"
+#include "graph/execution.h"
 #include "graph/graph.h"
 #include "json/document.h"
 
@@ -43,9 +44,19 @@ struct Segment {
   std::vector<std::int64_t> peak_bytes;
 };
 
+/// One way to run the whole frozen network.
+struct ExecutionCost {
+  graph::Execution execution = graph::Execution::blocked;
+  double seconds = 0; // a record
+  double rms_error =
+      0; // of the outputs: the root mean square of the difference to "blocked" / that of the outputs
+};
+
 struct Measurement {
-  int threads = 1;                   // that ran the model
-  std::vector<std::int64_t> batches; // ascending
+  int threads = 1;                                        // that ran the model
+  graph::Execution execution = graph::Execution::blocked; // in which it was run: the fastest
+  std::vector<ExecutionCost> executions;                  // that were tried
+  std::vector<std::int64_t> batches;                      // ascending
   std::vector<Segment> segments;     // ascending, disjoint; nodes in none of them cost nothing
   std::vector<double> whole_seconds; // the whole model frozen and optimised, per batch size
 };

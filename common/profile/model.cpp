@@ -8,6 +8,7 @@
 #include "model/peak_memory.h"
 #include "model/program.h"
 #include "model/tensors.h"
+#include "profile/executions.h"
 #include "profile/records.h"
 #include "profile/segments.h"
 #include "profile/training.h"
@@ -30,6 +31,9 @@ namespace {
 constexpr double kRunsOfOnce = 9;
 
 constexpr std::size_t kMostRounds = 15;
+
+constexpr double kExecutionShare = 0.15; // of the time, for finding out how to run the network
+constexpr std::int64_t kExecutionBatch = 8;
 
 /// Prefixes that are timed whole.
 constexpr std::size_t kAnchors = 5;
@@ -124,7 +128,8 @@ struct Part {
   }
 };
 
-std::vector<Part> make_parts(const model::Model &model, std::vector<std::string> &notes) {
+std::vector<Part> make_parts(const model::Model &model, graph::Execution execution,
+                             std::vector<std::string> &notes) {
   const std::vector<graph::Cut> borders = choose_borders(model.graph);
   std::vector<Part> parts;
   for (std::size_t i = 0; i + 1 < borders.size(); ++i) {
@@ -133,7 +138,8 @@ std::vector<Part> make_parts(const model::Model &model, std::vector<std::string>
     part.outputs = borders[i + 1].values;
     part.segment.first = borders[i].position;
     part.segment.last = borders[i + 1].position;
-    part.frozen = std::make_unique<model::FrozenProgram>(model, borders[i].values, borders[i + 1].values);
+    part.frozen =
+        std::make_unique<model::FrozenProgram>(model, borders[i].values, borders[i + 1].values, execution);
     try {
       part.trained = std::make_unique<TrainingStep>(model, borders[i], borders[i + 1]);
     } catch (const Error &error) {
@@ -154,7 +160,8 @@ struct Anchor {
 };
 
 /// At about equal shares of the work; the last one is the whole network.
-std::vector<Anchor> make_anchors(const model::Model &model, const std::vector<Part> &parts) {
+std::vector<Anchor> make_anchors(const model::Model &model, const std::vector<Part> &parts,
+                                 graph::Execution execution) {
   std::vector<double> work; // up to the end of each part
   for (const Part &part : parts) {
     work.push_back(work.empty() ? 0 : work.back());
@@ -168,16 +175,17 @@ std::vector<Anchor> make_anchors(const model::Model &model, const std::vector<Pa
     if (!last && work[i] < share * work.back()) continue;
     check_interrupt();
     anchors.push_back({i + 1, std::make_unique<model::FrozenProgram>(model, std::vector<graph::ValueId>{0},
-                                                                     parts[i].outputs)});
+                                                                     parts[i].outputs, execution)});
   }
   return anchors;
 }
 
 class Measuring {
 public:
-  Measuring(const model::Model &model, const ModelOptions &options, std::vector<std::string> &notes)
-      : model_(model), options_(options), notes_(notes), parts_(make_parts(model, notes)),
-        anchors_(make_anchors(model, parts_)) {}
+  Measuring(const model::Model &model, const ModelOptions &options, graph::Execution execution,
+            std::vector<std::string> &notes)
+      : model_(model), options_(options), notes_(notes), parts_(make_parts(model, execution, notes)),
+        anchors_(make_anchors(model, parts_, execution)) {}
 
   plan::Measurement run() {
     for (const std::int64_t batch : options_.batches)
@@ -310,6 +318,24 @@ private:
   std::vector<Size> sizes_;
 };
 
+/// Finds out how the network is best run, then measures it so.
+plan::Measurement measure(const model::Model &model, ModelOptions options, std::vector<std::string> &notes) {
+  const Stopwatch watch;
+  ExecutionOptions trying;
+  trying.allow_bf16 = options.allow_bf16;
+  trying.batch = std::min(kExecutionBatch, options.batches.back());
+  trying.seconds = kExecutionShare * options.seconds;
+  const std::vector<graph::Cut> borders = choose_borders(model.graph);
+  const std::vector<plan::ExecutionCost> tried =
+      measure_executions(model, borders.back().values, trying, notes);
+  const graph::Execution execution = fastest(tried);
+  options.seconds = std::max(0.0, options.seconds - watch.seconds());
+  plan::Measurement measured = Measuring(model, options, execution, notes).run();
+  measured.execution = execution;
+  measured.executions = tried;
+  return measured;
+}
+
 } // namespace
 
 MeasuredModel measure_model(const model::Model &model, const data::Preprocess &preprocess,
@@ -327,7 +353,7 @@ MeasuredModel measure_model(const model::Model &model, const data::Preprocess &p
   result.profile.file_digest = hash_file(model.path);
   result.profile.preprocess = data::to_json(preprocess);
   result.profile.graph = model.graph;
-  result.profile.measured = Measuring(model, options, result.notes).run();
+  result.profile.measured = measure(model, options, result.notes);
   at::set_num_threads(before);
   return result;
 }

@@ -78,6 +78,7 @@ Digest ShardMeta::key() const {
     hasher.add(static_cast<std::int64_t>(value.shape.size()));
     for (const std::int64_t size : value.shape) hasher.add(size);
   }
+  if (precision != "fp32") hasher.add(precision); // so that the keys of the first shards stay
   return hasher.digest();
 }
 
@@ -98,6 +99,8 @@ void ShardMeta::check() const {
   for (const std::string &name : classes)
     if (!known.insert(name).second) throw Error("shard: class " + in_quotes(name) + " is there twice");
   codec::number_from_name(codec);
+  if (precision != "fp32" && precision != "bf16")
+    throw Error("shard: unknown precision " + in_quotes(precision));
   if (zstd && payload == Payload::files) throw Error("shard: encoded files are not compressed again");
   if (!cli::is_utf8(preprocess)) throw Error("shard: the preprocessing must be UTF-8 text");
 }
@@ -120,6 +123,8 @@ std::string difference(const ShardMeta &have, const ShardMeta &want) {
   };
   if (names(have) != names(want)) return "they are cut at " + names(have) + ", not at " + names(want);
   if (have.codec != want.codec) return "their codec is " + have.codec + ", not " + want.codec;
+  if (have.precision != want.precision)
+    return "they were computed in " + have.precision + ", not in " + want.precision;
   if (have.preprocess_digest != want.preprocess_digest) return "the preprocessing is another";
   for (std::size_t i = 0; i < have.values.size(); ++i) {
     const ValueInfo &a = have.values[i], &b = want.values[i];

@@ -37,14 +37,15 @@ struct ShardMeta {
   Payload payload = Payload::values;
   std::vector<ValueInfo> values;    // empty for files, exactly one for rows
   std::string codec = "fp32";       // codec::Number of the values, by name
+  std::string precision = "fp32";   // in which values were computed: fp32 or bf16
   bool zstd = false;                // rows are compressed, without loss; not part of the key
   std::string preprocess;           // compact JSON of the preprocessing, for serving; "" for none
   Digest preprocess_digest;         // zero for rows and files
   Digest plan;                      // digest of the plan; not part of the key
   std::vector<std::string> classes; // names in bytes; empty when unlabelled; not part of the key
 
-  /// Features of equal key and equal record are equal: payload, codec, preprocessing digest and each
-  /// value's name, hash, dtype and shape. Batch size, threads, plan, classes do not matter.
+  /// Features of equal key and equal record are equal: payload, codec, precision, preprocessing digest and
+  /// each value's name, hash, dtype and shape. Batch size, threads, plan, classes do not matter.
   Digest key() const;
   /// Throws Error if the fields contradict each other (no values, a value named twice, ...).
   void check() const;

@@ -106,6 +106,7 @@ std::map<std::string, std::string> to_metadata(const ShardMeta &meta) {
                                                  {"classes", json::compact(classes)},
                                                  {"key", meta.key().hex()}};
   if (meta.zstd) metadata["compression"] = kZstd;
+  if (meta.precision != "fp32") metadata["precision"] = meta.precision;
   return metadata;
 }
 
@@ -119,6 +120,8 @@ ShardMeta meta_from_metadata(const std::map<std::string, std::string> &metadata,
                          "', which this version does not know; upgrade");
     meta.zstd = true;
   }
+  if (const auto precision = metadata.find("precision"); precision != metadata.end())
+    meta.precision = precision->second;
   meta.preprocess = required(metadata, "preprocess", origin);
   const json::Value values =
       json::parse(required(metadata, "values", origin), origin + ": metadata 'values'");

@@ -33,7 +33,7 @@ at::Tensor made_up_records(const model::InputSpec &input, std::int64_t records) 
 } // namespace
 
 Network make_network(const model::Model &pretrained, const graph::Scheme &scheme, std::int64_t classes,
-                     std::uint64_t seed, const std::string &cut) {
+                     std::uint64_t seed, const std::string &cut, graph::Execution execution) {
   Network network;
   network.model = model::apply_scheme(pretrained, scheme, classes);
   model::initialise(network.model, seed);
@@ -42,7 +42,8 @@ Network make_network(const model::Model &pretrained, const graph::Scheme &scheme
   network.arriving = graph::find_cut(graph, frozen, cut).values;
   network.start = graph::deepest_cut(graph, frozen).values;
   if (network.arriving != network.start)
-    network.frozen = std::make_shared<model::FrozenProgram>(network.model, network.arriving, network.start);
+    network.frozen =
+        std::make_shared<model::FrozenProgram>(network.model, network.arriving, network.start, execution);
   return network;
 }
 

@@ -21,7 +21,8 @@ struct Network {
 /// `cut`: names joined by '+'; "input" for preprocessed records. `seed` draws the new head. Throws
 /// UsageError for an impossible scheme or cut.
 Network make_network(const model::Model &pretrained, const graph::Scheme &scheme, std::int64_t classes,
-                     std::uint64_t seed, const std::string &cut);
+                     std::uint64_t seed, const std::string &cut,
+                     graph::Execution execution = graph::Execution::blocked);
 
 /// Refuses features that were made from another model or preprocessing, or hold other tensors, than
 /// the network takes: FormatError naming the features, the value, both hashes and the model.

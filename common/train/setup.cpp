@@ -35,7 +35,10 @@ bool holds(const std::string &folder, const plan::Plan &plan, const std::string 
 }
 
 /// A plan for exact features must not be given rounded ones.
-void check_codec(const shard::ShardMeta &meta, const plan::Plan &plan, const std::string &origin) {
+void check_rounding(const shard::ShardMeta &meta, const plan::Plan &plan, const std::string &origin) {
+  if (meta.precision != "fp32" && graph::exact(plan.storage_execution))
+    throw FormatError(origin + ": its values were computed in " + meta.precision +
+                      ", the plan's are exact; extract with this plan, or make one from a profile with that");
   const codec::Codec have{codec::number_from_name(meta.codec), false};
   if (have.exact() || have.number == plan.codec.number) return;
   throw FormatError(origin + ": its values are written as " + meta.codec + ", the plan's as " +
@@ -71,7 +74,7 @@ Setup setup_from_plan(const PlanInput &input, std::uint64_t seed) {
                       plan.model_digest.hex() + "); give the right --model, or make the plan anew");
   // Before the features are opened, so that an impossible scheme is refused at once.
   const std::string planned = plan.kind == plan::CutKind::files ? "input" : plan.cut_name();
-  setup.network = make_network(pretrained, plan.scheme, plan.classes, seed, planned);
+  setup.network = make_network(pretrained, plan.scheme, plan.classes, seed, planned, plan.compute_execution);
 
   const bool kept = input.resume && input.features == "-" && holds(input.source.keep, plan, planned);
   if (kept)
@@ -89,7 +92,7 @@ Setup setup_from_plan(const PlanInput &input, std::uint64_t seed) {
                       (computed ? "the cut " + cut_of(meta) : "the records as they are stored") + ", " +
                       origin + " cuts at " + plan.cut_name() + "; extract with this plan");
   if (computed) check_features(setup.network, meta, features);
-  if (computed) check_codec(meta, plan, features);
+  if (computed) check_rounding(meta, plan, features);
   setup.classes = meta.classes;
   setup.source = shard_source(std::move(shards), setup.preprocess, input.source);
   return setup;

@@ -34,12 +34,12 @@ _tl_tools() {
   elif [[ $word == -* || ($program == tl-profile && -z $command) ]]; then
     case "$program $command" in
       "tl-profile ") words='-h --help --version -q --quiet model data host link' ;;
-      "tl-profile model") words='-h --help --data --batches --seconds --preprocess --records --data-format --missing --classes --limit --split --threads -o --output' ;;
+      "tl-profile model") words='-h --help --data --batches --seconds --allow-bf16 --preprocess --records --data-format --missing --classes --limit --split --threads -o --output' ;;
       "tl-profile data") words='-h --help --preprocess --records --data-format --missing --classes --limit --split --threads -o --output' ;;
       "tl-profile host") words='-h --help --threads -o --output' ;;
       "tl-profile link") words='-h --help --via --seconds -o --output' ;;
       "tl-split ") words='-h --help --version -q --quiet --storage --compute --link --head --train --unfreeze --adapters --features --pool --classes --records --epochs --batch --algorithm --cut --allow-lossy --max-error --codec --memory --compute-memory --cache --observed --drift --seed --listing-order --explain --json -o --output' ;;
-      "tl-extract ") words='-h --help --version -q --quiet --data-format --missing --classes --limit --split -o --output --plan --batch --order --seed --keep-going --model --cut --codec --preprocess --threads --rows-per-shard --partition --prune --force --json --memory-budget --lease-dir --min-batch --restrict' ;;
+      "tl-extract ") words='-h --help --version -q --quiet --data-format --missing --classes --limit --split -o --output --plan --batch --order --seed --keep-going --model --cut --codec --preprocess --execution --threads --rows-per-shard --partition --prune --force --json --memory-budget --lease-dir --min-batch --restrict' ;;
       "tl-train ") words='-h --help --version -q --quiet --plan --model -o --output --resume --force --by-content --keep-going --threads --cache --metrics --json --epochs --batch --optimizer --lr --momentum --weight-decay --schedule --warmup --clip-norm --label-smoothing --class-weights --validation --monitor --patience --seed --data --preprocess --head --train --unfreeze --adapters --features --pool --data-format --missing --classes --limit --split' ;;
       "tl-select ") words='-h --help --version -q --quiet -o --output --json --html --explain --disk-budget --memory-budget --materialise --no-fuse --threads --keep-going --warm-start --verify --executor --jobs --sbatch --write-jobs --partition --candidates history gc' ;;
       "tl-select history") words='-h --help --json --plot' ;;

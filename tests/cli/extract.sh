@@ -51,6 +51,57 @@ test_rows_are_the_records_in_order() {
   expect_no_leftovers features
 }
 
+test_layers_in_bf16_give_features_of_their_own() {
+  must_extract "$SHARED/photos" -o exact
+  must_extract "$SHARED/photos" -o features --execution channels-last
+  extract "$SHARED/photos" -o exact --execution channels-last
+  expect_status 0
+  expect_stderr '0 computed, 12 kept'
+  must_extract "$SHARED/photos" -o rounded --execution bf16
+  "$PYTHON" - <<'END' || fail "bf16 and exact features are the same, or far apart"
+import glob, json, struct, sys
+import numpy as np
+
+def features(folder):
+    data = open(glob.glob(folder + "/shard-*")[0], "rb").read()
+    (length,) = struct.unpack_from("<Q", data)
+    header = json.loads(data[8 : 8 + length])
+    begin, end = next(info["data_offsets"] for name, info in header.items() if name.startswith("layer"))
+    return np.frombuffer(data[8 + length + begin : 8 + length + end], "<f4")
+
+exact, same, rounded = (features(folder) for folder in ("exact", "features", "rounded"))
+largest = np.abs(exact).max()
+sys.exit(0 if np.abs(exact - same).max() < 1e-5 * largest and 1e-5 < np.abs(exact - rounded).max() / largest < 0.03 else 1)
+END
+  extract "$SHARED/photos" -o exact --execution bf16
+  expect_status 1
+  expect_error 'exact: .*computed in fp32, not in bf16'
+  must tl-profile model "$SHARED/net.pt" --data "$SHARED/photos" --preprocess "$HOW" --batches 1 --seconds 1 -o profile.json
+  must tl-split --storage profile.json --link 10Mbit/s --head linear --cut layer2 -o plan.json
+  run tl-train --plan plan.json rounded -o run
+  expect_status 1
+  expect_error 'rounded: its values were computed in bf16'
+}
+
+test_a_plan_may_ask_for_bf16() {
+  must tl-profile model "$SHARED/net.pt" --data "$SHARED/photos" --preprocess "$HOW" --batches 1 --seconds 1 --allow-bf16 -o profile.json
+  expect_json profile.json "[e['execution'] for e in d['model']['measured']['executions']] == ['blocked', 'channels-last', 'bf16']"
+  # Whichever is the fastest here: the one that is tested.
+  "$PYTHON" - <<'END'
+import json
+profile = json.load(open("profile.json"))
+profile["model"]["measured"]["execution"] = "bf16"
+json.dump(profile, open("profile.json", "w"))
+END
+  must tl-split --storage profile.json --link 10Mbit/s --head linear --cut layer2 -o plan.json
+  expect_json plan.json "d['execution'] == {'storage': 'bf16', 'compute': 'bf16'}"
+  run_shell "tl-extract --plan plan.json $SHARED/photos -o - | tl-train --plan plan.json - --epochs 2 -o run"
+  expect_status 0
+  run tl-extract --plan plan.json "$SHARED/photos" --execution blocked -o features
+  expect_status 2
+  expect_error 'leave out --cut, --codec, --preprocess and --execution'
+}
+
 test_parts_make_the_whole() {
   must_extract "$SHARED/photos" -o whole --order shuffled --seed 3
   tar -C "$SHARED" -cf photos.tar photos

@@ -39,7 +39,9 @@ tl::extract::Prefix make_prefix(const Arguments &arguments, const std::optional<
   const std::vector<bool> all(model.graph.values.size(), true);
   std::optional<tl::codec::Codec> codec;
   if (!arguments.codec.empty()) codec = tl::codec::codec_from_name(arguments.codec);
-  return {model, tl::graph::find_cut(model.graph, all, arguments.cut), preprocess, codec};
+  tl::graph::Execution execution = tl::graph::Execution::blocked;
+  if (!arguments.execution.empty()) execution = tl::graph::execution_from_name(arguments.execution);
+  return {model, tl::graph::find_cut(model.graph, all, arguments.cut), preprocess, codec, execution};
 }
 
 void print_notes(const tl::extract::ExtractReport &report) {

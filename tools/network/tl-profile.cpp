@@ -71,6 +71,7 @@ tl::plan::Profile profile_model(const Arguments &arguments) {
   tl::profile::ModelOptions options;
   options.threads = arguments.threads;
   options.seconds = arguments.seconds;
+  options.allow_bf16 = arguments.allow_bf16;
   options.all_batches = !arguments.batches.empty();
   if (options.all_batches) options.batches = arguments.batches;
   tl::profile::MeasuredModel measured = tl::profile::measure_model(model, preprocess, options);

@@ -5,6 +5,7 @@
 #include "cli/log.h"
 #include "cli/words.h"
 #include "codec/codec.h"
+#include "graph/execution.h"
 #include "object/url.h"
 #include "options/dataset.h"
 
@@ -52,6 +53,12 @@ void add_request_options(CLI::App &app, ExtractArguments &arguments) {
   app.add_flag("--keep-going", arguments.keep_going, "Skip damaged records, name them, and exit with 3");
 }
 
+std::vector<std::string> execution_names() {
+  std::vector<std::string> names;
+  for (const graph::Execution execution : graph::kExecutions) names.emplace_back(name_of(execution));
+  return names;
+}
+
 void add_options(CLI::App &app, ExtractArguments &arguments) {
   add_request_options(app, arguments);
   app.add_option("--model", arguments.model, "TorchScript file (default: the plan's)")->type_name("FILE");
@@ -63,6 +70,9 @@ void add_options(CLI::App &app, ExtractArguments &arguments) {
   app.add_option("--preprocess", arguments.preprocess,
                  "Without a plan: preset, settings, or JSON file (default: by the data)")
       ->type_name("HOW");
+  app.add_option("--execution", arguments.execution,
+                 "Without a plan: how layers are run; bf16 rounds features (default: blocked)")
+      ->check(CLI::IsMember(execution_names()));
   app.add_option("--threads", arguments.threads, "Threads for decoding and for the network (default: cores)")
       ->check(CLI::Range(1, 4096));
   app.add_option("--rows-per-shard", arguments.rows_per_shard, "At most, in a folder's shard")
@@ -108,9 +118,10 @@ void check(const ExtractArguments &arguments) {
   if (arguments.dataset.empty()) throw UsageError("which records? give a DATASET (see tl-extract --help)");
   if (arguments.output.empty()) throw UsageError("where to? give -o PATH, or -o - for a stream on stdout");
   const bool planned = !arguments.plan.empty();
-  if (planned && !(arguments.cut.empty() && arguments.codec.empty() && arguments.preprocess.empty()))
-    throw UsageError("the plan says where to cut, in which codec, and how to preprocess; leave out --cut, "
-                     "--codec and --preprocess");
+  if (planned && !(arguments.cut + arguments.codec + arguments.preprocess + arguments.execution).empty())
+    throw UsageError(
+        "the plan says where to cut, in which codec, how to preprocess and how to run layers; leave "
+        "out --cut, --codec, --preprocess and --execution");
   if (!planned && arguments.cut.empty())
     throw UsageError("what is to be extracted? give --plan FILE, or --model FILE --cut NAME");
   if (!planned && arguments.cut != "files" && arguments.model.empty())

@@ -13,7 +13,7 @@
 namespace tl::tools {
 
 struct ExtractArguments {
-  std::string plan, dataset, output, model, cut, codec, preprocess, order, report;
+  std::string plan, dataset, output, model, cut, codec, preprocess, order, report, execution;
   std::int64_t batch = 0, rows_per_shard = 1024;
   std::uint64_t seed = 0;
   std::size_t threads = 0;

@@ -50,6 +50,8 @@ void add_commands(CLI::App &app, ProfileArguments &arguments) {
   model->add_option("--seconds", arguments.seconds, "Time to spend on the network, about")
       ->check(CLI::Range(0.0, 86400.0))
       ->capture_default_str();
+  model->add_flag("--allow-bf16", arguments.allow_bf16,
+                  "Frozen layers may be run in bf16, which rounds features, where that is faster");
   add_data_options(*model, arguments);
   add_threads(*model, arguments);
   add_output(*model, arguments);

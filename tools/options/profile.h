@@ -15,6 +15,7 @@ struct ProfileArguments {
   std::vector<std::int64_t> batches;
   int threads = 0;
   double seconds = 20, link_seconds = 2;
+  bool allow_bf16 = false;
   std::size_t records = 256;
   data::SourceOptions source;
 };

@@ -72,6 +72,28 @@ TEST_CASE_FIXTURE(Loaded, "cut anywhere, prefix and rest give the whole") {
   CHECK(several);
 }
 
+TEST_CASE_FIXTURE(Loaded, "every way to run layers gives the same, but for what bf16 rounds") {
+  const std::vector<bool> all(model.graph.values.size(), true);
+  for (const graph::Execution execution : graph::kExecutions) {
+    CAPTURE(std::string(graph::name_of(execution)));
+    for (const graph::Cut &cut : graph::enumerate_cuts(model.graph, all)) {
+      CAPTURE(cut.name(model.graph));
+      const auto expected = FrozenProgram(model, {0}, cut.values).run({input});
+      const auto features = FrozenProgram(model, {0}, cut.values, execution).run({input});
+      for (std::size_t i = 0; i < features.size(); ++i) {
+        CHECK(features[i].is_floating_point());
+        CHECK(features[i].element_size() == 4);
+        CHECK(features[i].is_contiguous());
+        const double error = difference(features[i], expected[i]);
+        CHECK(error < (graph::exact(execution) ? 1e-5 : 3e-2));
+        if (!graph::exact(execution) && cut.position > 0) CHECK(error > 1e-6);
+      }
+      const auto output = FrozenProgram(model, cut.values, {model.graph.output}, execution).run(features);
+      CHECK(output[0].element_size() == 4);
+    }
+  }
+}
+
 TEST_CASE_FIXTURE(Loaded, "the value before an in-place operator keeps its negative numbers") {
   const auto features = FrozenProgram(model, {0}, {model.graph.find("bn1")}).run({input});
   CHECK((features[0] < 0).any().item<bool>());

@@ -50,6 +50,33 @@ TEST_CASE("a plan says all that the two sides need") {
   CHECK(plan.algorithm == "freeze");
 }
 
+TEST_CASE("each side runs its layers as was the fastest there") {
+  plan::Request request = make_request(residual(), 1e4);
+  request.storage.model->measured.execution = graph::Execution::bf16;
+  request.compute.model->measured.execution = graph::Execution::channels_last;
+  request.cut = "layer1";
+  const plan::Plan rounded = plan::make_plan(request);
+  CHECK(rounded.storage_execution == graph::Execution::bf16);
+  CHECK(rounded.compute_execution == graph::Execution::channels_last);
+  const plan::Plan again = plan::plan_from_json(plan::to_json(rounded), "x");
+  CHECK(again.storage_execution == rounded.storage_execution);
+  CHECK(again.compute_execution == rounded.compute_execution);
+
+  // Features that are rounded are others; those of an exact way are the same.
+  request.storage.model->measured.execution = graph::Execution::channels_last;
+  const plan::Plan exact = plan::make_plan(request);
+  CHECK(exact.digest() != rounded.digest());
+  request.storage.model->measured.execution = graph::Execution::blocked;
+  CHECK(plan::make_plan(request).digest() == exact.digest());
+
+  // No layer runs there.
+  request.storage.model->measured.execution = graph::Execution::bf16;
+  for (const char *cut : {"input", "files"}) {
+    request.cut = cut;
+    CHECK(plan::make_plan(request).storage_execution == graph::Execution::blocked);
+  }
+}
+
 TEST_CASE("every algorithm's choice is marked, and asking for it gives it") {
   for (const Graph &graph : {chain(), residual(), dense(), transformer(false)}) {
     plan::Request request = make_request(graph, 2e5);
