@@ -1,7 +1,9 @@
 #include "train/optimizer.h"
 
+#include <ATen/Parallel.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace tl::train {
@@ -9,6 +11,31 @@ namespace tl::train {
 namespace {
 // torch.optim's defaults, and nobody's first thing to tune.
 constexpr double kBeta1 = 0.9, kBeta2 = 0.999, kEpsilon = 1e-8;
+
+// Elements of which LibTorch computes on the calling thread, in cache lines. A step consists of many short
+// operations; to wake threads for each takes longer than a step of a head.
+constexpr std::int64_t kChunk = at::internal::GRAIN_SIZE - 64;
+constexpr std::int64_t kChunksOfAThread = 16;
+
+/// Calls update(begin, count) for parts of so many elements; of large tensors, on several threads.
+template <class Update> void in_chunks(std::int64_t elements, const Update &update) {
+  at::parallel_for(0, (elements + kChunk - 1) / kChunk, kChunksOfAThread,
+                   [&](std::int64_t begin, std::int64_t end) {
+                     const at::NoGradGuard no_grad; // is the thread's own
+                     for (std::int64_t chunk = begin; chunk < end; ++chunk)
+                       update(chunk * kChunk, std::min(kChunk, elements - chunk * kChunk));
+                   });
+}
+
+/// The elements as they lie in memory, for tensors without gaps.
+at::Tensor flat(const at::Tensor &tensor) { return tensor.detach().as_strided({tensor.numel()}, {1}); }
+
+/// The gradient, in the order of the parameter's elements in memory.
+at::Tensor flat_gradient(const at::Tensor &parameter) {
+  const at::Tensor &gradient = parameter.grad();
+  if (gradient.strides() == parameter.strides()) return flat(gradient);
+  return flat(at::empty_like(parameter, parameter.options().requires_grad(false)).copy_(gradient));
+}
 } // namespace
 
 Optimizer::Optimizer(const TrainOptions &options, std::vector<at::Tensor> parameters)
@@ -43,17 +70,18 @@ void Optimizer::step(double lr) {
 
 void Optimizer::step_sgd(double lr) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    at::Tensor &parameter = parameters_[i];
-    at::Tensor gradient = parameter.grad();
-    if (!gradient.defined()) continue;
-    if (weight_decay_ != 0) gradient = gradient.add(parameter, weight_decay_);
-    if (momentum_ != 0) {
-      // From zero, the first step leaves the gradient itself in the buffer, as torch.optim does.
-      at::Tensor &buffer = slots_[0].tensors[i];
-      buffer.mul_(momentum_).add_(gradient);
-      gradient = buffer;
-    }
-    parameter.add_(gradient, -lr);
+    if (!parameters_[i].grad().defined()) continue;
+    const at::Tensor all = flat(parameters_[i]), gradients = flat_gradient(parameters_[i]);
+    const at::Tensor buffers = momentum_ != 0 ? flat(slots_[0].tensors[i]) : at::Tensor();
+    in_chunks(all.numel(), [&](std::int64_t begin, std::int64_t count) {
+      at::Tensor parameter = all.narrow(0, begin, count), gradient = gradients.narrow(0, begin, count);
+      if (weight_decay_ != 0) gradient = gradient.add(parameter, weight_decay_);
+      if (momentum_ != 0) {
+        // From zero, the first step leaves the gradient itself in the buffer, as torch.optim does.
+        gradient = buffers.narrow(0, begin, count).mul_(momentum_).add_(gradient);
+      }
+      parameter.add_(gradient, -lr);
+    });
   }
 }
 
@@ -61,20 +89,23 @@ void Optimizer::step_adam(double lr) {
   const auto count = static_cast<double>(steps_ + 1);
   const double correction1 = 1 - std::pow(kBeta1, count), correction2 = 1 - std::pow(kBeta2, count);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    at::Tensor &parameter = parameters_[i];
-    at::Tensor gradient = parameter.grad();
-    if (!gradient.defined()) continue;
-    if (weight_decay_ != 0) {
-      if (kind_ == OptimizerKind::adamw)
-        parameter.mul_(1 - lr * weight_decay_);
-      else
-        gradient = gradient.add(parameter, weight_decay_);
-    }
-    at::Tensor &mean = slots_[0].tensors[i], &square = slots_[1].tensors[i];
-    mean.mul_(kBeta1).add_(gradient, 1 - kBeta1);
-    square.mul_(kBeta2).addcmul_(gradient, gradient, 1 - kBeta2);
-    const at::Tensor scale = square.sqrt().div_(std::sqrt(correction2)).add_(kEpsilon);
-    parameter.addcdiv_(mean, scale, -lr / correction1);
+    if (!parameters_[i].grad().defined()) continue;
+    const at::Tensor all = flat(parameters_[i]), gradients = flat_gradient(parameters_[i]);
+    const at::Tensor means = flat(slots_[0].tensors[i]), squares = flat(slots_[1].tensors[i]);
+    in_chunks(all.numel(), [&](std::int64_t begin, std::int64_t size) {
+      at::Tensor parameter = all.narrow(0, begin, size), gradient = gradients.narrow(0, begin, size);
+      if (weight_decay_ != 0) {
+        if (kind_ == OptimizerKind::adamw)
+          parameter.mul_(1 - lr * weight_decay_);
+        else
+          gradient = gradient.add(parameter, weight_decay_);
+      }
+      at::Tensor mean = means.narrow(0, begin, size), square = squares.narrow(0, begin, size);
+      mean.mul_(kBeta1).add_(gradient, 1 - kBeta1);
+      square.mul_(kBeta2).addcmul_(gradient, gradient, 1 - kBeta2);
+      const at::Tensor scale = square.sqrt().div_(std::sqrt(correction2)).add_(kEpsilon);
+      parameter.addcdiv_(mean, scale, -lr / correction1);
+    });
   }
 }
 

@@ -2,10 +2,14 @@
 
 #include "cli/error.h"
 #include "cli/log.h"
+#include "graph/graph.h"
+#include "model/build.h"
 #include "model/tensors.h"
 
+#include <omp.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace tl::train {
@@ -22,6 +26,38 @@ std::vector<std::string> parameter_names(const model::Model &model, const model:
   return names;
 }
 
+// Elements of a result from which on waking other threads for it pays. LibTorch does for each of the many
+// short operations of a step, and some of them (the gradients of the loss) do for 10 rows; threads that sleep
+// while they wait, as ours do, take longer to wake than a head's whole step.
+constexpr std::int64_t kWorthThreads = 1 << 18;
+
+/// While it lives, operators of this thread use no other, but for matrix products, which are OpenBLAS's. Not
+/// by at::set_num_threads(), which makes LibTorch's other thread pool anew.
+class OneThread {
+public:
+  explicit OneThread(bool wanted) : before_(wanted ? omp_get_max_threads() : 0) {
+    if (before_ > 0) omp_set_num_threads(1);
+  }
+  OneThread(const OneThread &) = delete;
+  OneThread &operator=(const OneThread &) = delete;
+  ~OneThread() {
+    if (before_ > 0) omp_set_num_threads(before_);
+  }
+
+private:
+  int before_;
+};
+
+std::int64_t largest_result(const graph::Graph &graph, const std::vector<graph::ValueId> &inputs) {
+  std::int64_t largest = 1;
+  for (const int node : model::needed_nodes(graph, inputs, {graph.output}))
+    for (const graph::ValueId id : graph.nodes[static_cast<std::size_t>(node)].outputs) {
+      const graph::Value &value = graph.values[static_cast<std::size_t>(id)];
+      if (value.kind == graph::ValueKind::tensor) largest = std::max(largest, element_count(value.shape));
+    }
+  return largest;
+}
+
 bool all_finite(const at::Tensor &tensor) {
   return !tensor.is_floating_point() || at::isfinite(tensor).all().item<bool>();
 }
@@ -31,7 +67,8 @@ bool all_finite(const at::Tensor &tensor) {
 Trainer::Trainer(const model::Model &model, const std::vector<graph::ValueId> &inputs, std::int64_t classes,
                  const TrainOptions &options)
     : model_(model), inputs_(inputs), program_(model, inputs), options_(options), classes_(classes),
-      optimizer_(options, program_.trainable()), names_(parameter_names(model, program_)) {
+      optimizer_(options, program_.trainable()), largest_(largest_result(model.graph, inputs)),
+      names_(parameter_names(model, program_)) {
   options_.check();
   if (program_.needs_batch_of_two() && options_.batch < 2)
     throw UsageError("a batch of 1 cannot train a batch-norm layer: give a batch of 2 or more");
@@ -84,6 +121,7 @@ EpochLoss Trainer::end_epoch() {
 
 void Trainer::step(std::int64_t records) {
   const at::AutoGradMode gradients(true);
+  const OneThread alone(largest_ * records < kWorthThreads);
   std::vector<at::Tensor> values, rest;
   for (const at::Tensor &value : pending_.values) {
     values.push_back(value.narrow(0, 0, records));

@@ -95,6 +95,7 @@ private:
   TrainOptions options_;
   std::int64_t classes_;
   Optimizer optimizer_;
+  std::int64_t largest_;           // elements of the largest result of a trained layer, for a record
   std::vector<std::string> names_; // of the trainable parameters, then of the statistics
   at::Tensor class_weights_;       // undefined: all 1
   Rows pending_;

@@ -3,6 +3,7 @@
 //   tl-shard-speed read FOLDER                in the order of the index
 //   tl-shard-speed shuffled FOLDER BATCH      in a random order, so many rows at a time
 // Prints seconds.
+#include "runtime/allocation.h"
 #include "runtime/clock.h"
 #include "shard/folder.h"
 
@@ -73,6 +74,7 @@ double read_shuffled(const std::string &folder, std::int64_t batch) {
 } // namespace
 
 int main(int argc, char **argv) {
+  keep_freed_memory(); // as the programs do
   const std::vector<std::string> words(argv + 1, argv + argc);
   double seconds = 0;
   if (words.size() == 4 && words[0] == "write")
