@@ -20,7 +20,7 @@ using Tensors = std::vector<at::Tensor>;
 
 constexpr double kExact = 1e-4; // relative error that the order of sums explains
 constexpr double kNoise = 0.03; // share of the time by which two measurements of the same thing may differ
-constexpr int kMostRounds = 5;
+constexpr int kMostTurns = 5;
 
 bool has_maps(const graph::Graph &graph) {
   return std::any_of(graph.nodes.begin(), graph.nodes.end(),
@@ -44,9 +44,9 @@ struct Trial {
 };
 
 /// Makes and runs a program once, which also fills its caches.
-std::unique_ptr<Trial> prepare(const model::Model &model, const std::vector<graph::ValueId> &outputs,
-                               Execution execution, const Tensors &records, Tensors &wanted,
-                               std::vector<std::string> &notes) {
+std::unique_ptr<Trial> first_run(const model::Model &model, const std::vector<graph::ValueId> &outputs,
+                                 Execution execution, const Tensors &records, Tensors &wanted,
+                                 std::vector<std::string> &notes) {
   check_interrupt();
   const std::string name = "execution " + std::string(name_of(execution));
   try {
@@ -77,11 +77,11 @@ std::vector<plan::ExecutionCost> measure_executions(const model::Model &model,
   for (const Execution execution : graph::kExecutions) {
     if (execution == Execution::bf16 && !options.allow_bf16) continue;
     if (execution == Execution::channels_last && !has_maps(model.graph)) continue;
-    if (auto trial = prepare(model, outputs, execution, records, wanted, notes))
+    if (auto trial = first_run(model, outputs, execution, records, wanted, notes))
       trials.push_back(std::move(trial));
   }
   const Stopwatch watch;
-  for (int round = 0; round == 0 || (round < kMostRounds && watch.seconds() < options.seconds); ++round)
+  for (int round = 0; round == 0 || (round < kMostTurns && watch.seconds() < options.seconds); ++round)
     for (const auto &trial : trials) {
       check_interrupt();
       const Stopwatch run;

@@ -319,7 +319,8 @@ private:
 };
 
 /// Finds out how the network is best run, then measures it so.
-plan::Measurement measure(const model::Model &model, ModelOptions options, std::vector<std::string> &notes) {
+plan::Measurement measure_fastest(const model::Model &model, ModelOptions options,
+                                  std::vector<std::string> &notes) {
   const Stopwatch watch;
   ExecutionOptions trying;
   trying.allow_bf16 = options.allow_bf16;
@@ -353,7 +354,7 @@ MeasuredModel measure_model(const model::Model &model, const data::Preprocess &p
   result.profile.file_digest = hash_file(model.path);
   result.profile.preprocess = data::to_json(preprocess);
   result.profile.graph = model.graph;
-  result.profile.measured = measure(model, options, result.notes);
+  result.profile.measured = measure_fastest(model, options, result.notes);
   at::set_num_threads(before);
   return result;
 }
