@@ -103,12 +103,11 @@ void Prefix::set_values(const model::Model &model, const graph::Cut &cut, codec:
   if (!is_input(cut.values)) {
     described.storage_execution = execution;
     if (!graph::exact(execution)) computed_.precision = graph::name_of(execution);
+    program_ =
+        std::make_shared<model::FrozenProgram>(model, std::vector<graph::ValueId>{0}, cut.values, execution);
   }
   computed_.plan = described.digest();
   meta_ = shard::coded(computed_, codec);
-  if (!is_input(cut.values))
-    program_ =
-        std::make_shared<model::FrozenProgram>(model, std::vector<graph::ValueId>{0}, cut.values, execution);
 }
 
 Prefix::Prefix(const model::Model &model, const graph::Cut &cut, const data::Preprocess &preprocess,
@@ -143,7 +142,7 @@ Prefix Prefix::of_plan(const plan::Plan &plan, const std::string &origin, const 
   Prefix prefix;
   prefix.preprocess_ = data::preprocess_from_json(plan.preprocess, origin);
   const Digest preprocessing = prefix.preprocess_.digest();
-  const bool input_alone = plan.values.size() == 1 && plan.values[0].name == "input";
+  const bool input_alone = !plan.storage_computes();
   if (plan.codec.number == codec::Number::u8 &&
       (!input_alone || prefix.preprocess_.kind != data::InputKind::image))
     throw FormatError(origin + ": /codec: u8 is for pictures cut at 'input' only");

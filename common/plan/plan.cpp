@@ -165,6 +165,8 @@ std::string Plan::cut_name() const {
   return name;
 }
 
+bool Plan::storage_computes() const { return kind == CutKind::values && cut_name() != "input"; }
+
 Digest Plan::digest() const {
   Hasher hasher;
   hasher.add("tl-plan 1").add(name_of(kind)).add(name_of(codec.number));

@@ -108,6 +108,8 @@ struct Plan {
 
   /// "files", or value names joined by '+'.
   std::string cut_name() const;
+  /// True if layers run on the storage side: it sends neither files nor the preprocessed input alone.
+  bool storage_computes() const;
   /// Hash of what decides the content of the features: kind, the codec's number, the values by name and hash,
   /// which covers the model and the preprocessing, and an execution that rounds; not compression, which loses
   /// nothing, batch, order or anything predicted. Shards carry it.

@@ -189,8 +189,7 @@ Plan make_plan(const Request &request) {
   plan.scheme = request.scheme;
   plan.preprocess = problem.storage_model.preprocess;
   describe_cut(plan, problem, choice.option.candidate);
-  const bool computes = plan.kind == CutKind::values && plan.cut_name() != "input";
-  if (computes) plan.storage_execution = problem.storage_model.measured.execution;
+  if (plan.storage_computes()) plan.storage_execution = problem.storage_model.measured.execution;
   plan.compute_execution = problem.compute_model.measured.execution;
   plan.batch = choice.option.batch;
   plan.shuffle = request.shuffle;

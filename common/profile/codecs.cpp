@@ -5,12 +5,12 @@
 #include "graph/cut.h"
 #include "model/program.h"
 #include "model/tensors.h"
+#include "profile/deviation.h"
 #include "profile/records.h"
 #include "runtime/clock.h"
 #include "shard/coding.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <map>
 #include <set>
@@ -67,20 +67,6 @@ Sample real_records(const data::Dataset &dataset, const data::Preprocess &prepro
   return sample;
 }
 
-/// Of what was decoded against what was encoded.
-void measure_error(const Tensor &before, const Tensor &after, plan::CodecCost &cost) {
-  double difference = 0, power = 0, largest = 0, magnitude = 0;
-  for (std::int64_t i = 0; i < before.elements(); ++i) {
-    const double value = before.as<float>()[i], error = after.as<float>()[i] - value;
-    difference += error * error;
-    power += value * value;
-    largest = std::max(largest, std::abs(error));
-    magnitude = std::max(magnitude, std::abs(value));
-  }
-  if (power > 0) cost.rms_error = std::sqrt(difference / power);
-  if (magnitude > 0) cost.max_error = largest / magnitude;
-}
-
 template <class Run> double best_time(const Run &run) {
   const Stopwatch total;
   double best = 0;
@@ -106,7 +92,11 @@ plan::CodecCost measure(const shard::Shard &rows, codec::Codec codec, const data
                         }) /
                         count;
   cost.bytes = static_cast<double>(written.feature_bytes()) / count;
-  if (!codec.exact()) measure_error(rows.values[0], values[0], cost);
+  if (!codec.exact()) {
+    const Deviation error = deviation(model::to_torch(values[0]), model::to_torch(rows.values[0]));
+    cost.rms_error = error.rms;
+    cost.max_error = error.max;
+  }
   return cost;
 }
 

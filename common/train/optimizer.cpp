@@ -17,14 +17,19 @@ constexpr double kBeta1 = 0.9, kBeta2 = 0.999, kEpsilon = 1e-8;
 constexpr std::int64_t kChunk = at::internal::GRAIN_SIZE - 64;
 constexpr std::int64_t kChunksOfAThread = 16;
 
-/// Calls update(begin, count) for parts of so many elements; of large tensors, on several threads.
-template <class Update> void in_chunks(std::int64_t elements, const Update &update) {
-  at::parallel_for(0, (elements + kChunk - 1) / kChunk, kChunksOfAThread,
-                   [&](std::int64_t begin, std::int64_t end) {
-                     const at::NoGradGuard no_grad; // is the thread's own
-                     for (std::int64_t chunk = begin; chunk < end; ++chunk)
-                       update(chunk * kChunk, std::min(kChunk, elements - chunk * kChunk));
-                   });
+/// Calls update(part) with the same part of all of these tensors; of large ones, on several threads.
+template <class Update> void in_parts(const std::vector<at::Tensor> &all, const Update &update) {
+  const std::int64_t elements = all[0].numel();
+  at::parallel_for(
+      0, (elements + kChunk - 1) / kChunk, kChunksOfAThread, [&](std::int64_t begin, std::int64_t end) {
+        const at::NoGradGuard no_grad; // is the thread's own
+        for (std::int64_t chunk = begin; chunk < end; ++chunk) {
+          std::vector<at::Tensor> part;
+          for (const at::Tensor &tensor : all)
+            part.push_back(tensor.narrow(0, chunk * kChunk, std::min(kChunk, elements - chunk * kChunk)));
+          update(part);
+        }
+      });
 }
 
 /// The elements as they lie in memory, for tensors without gaps.
@@ -60,53 +65,44 @@ void Optimizer::zero_grad() {
 void Optimizer::clip(double norm) { torch::nn::utils::clip_grad_norm_(parameters_, norm); }
 
 void Optimizer::step(double lr) {
-  const at::NoGradGuard no_grad;
-  if (kind_ == OptimizerKind::sgd)
-    step_sgd(lr);
-  else
-    step_adam(lr);
   ++steps_;
-}
-
-void Optimizer::step_sgd(double lr) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (!parameters_[i].grad().defined()) continue;
-    const at::Tensor all = flat(parameters_[i]), gradients = flat_gradient(parameters_[i]);
-    const at::Tensor buffers = momentum_ != 0 ? flat(slots_[0].tensors[i]) : at::Tensor();
-    in_chunks(all.numel(), [&](std::int64_t begin, std::int64_t count) {
-      at::Tensor parameter = all.narrow(0, begin, count), gradient = gradients.narrow(0, begin, count);
-      if (weight_decay_ != 0) gradient = gradient.add(parameter, weight_decay_);
-      if (momentum_ != 0) {
-        // From zero, the first step leaves the gradient itself in the buffer, as torch.optim does.
-        gradient = buffers.narrow(0, begin, count).mul_(momentum_).add_(gradient);
-      }
-      parameter.add_(gradient, -lr);
+    std::vector<at::Tensor> all = {flat(parameters_[i]), flat_gradient(parameters_[i])};
+    for (const Slot &slot : slots_) all.push_back(flat(slot.tensors[i]));
+    in_parts(all, [&](const std::vector<at::Tensor> &part) {
+      if (kind_ == OptimizerKind::sgd)
+        step_sgd(lr, part);
+      else
+        step_adam(lr, part);
     });
   }
 }
 
-void Optimizer::step_adam(double lr) {
-  const auto count = static_cast<double>(steps_ + 1);
+void Optimizer::step_sgd(double lr, const std::vector<at::Tensor> &part) const {
+  const at::Tensor &parameter = part[0];
+  at::Tensor gradient = part[1];
+  if (weight_decay_ != 0) gradient = gradient.add(parameter, weight_decay_);
+  // From zero, the first step leaves the gradient itself in the momentum, as torch.optim does.
+  if (momentum_ != 0) gradient = part[2].mul_(momentum_).add_(gradient);
+  parameter.add_(gradient, -lr);
+}
+
+void Optimizer::step_adam(double lr, const std::vector<at::Tensor> &part) const {
+  const auto count = static_cast<double>(steps_);
   const double correction1 = 1 - std::pow(kBeta1, count), correction2 = 1 - std::pow(kBeta2, count);
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (!parameters_[i].grad().defined()) continue;
-    const at::Tensor all = flat(parameters_[i]), gradients = flat_gradient(parameters_[i]);
-    const at::Tensor means = flat(slots_[0].tensors[i]), squares = flat(slots_[1].tensors[i]);
-    in_chunks(all.numel(), [&](std::int64_t begin, std::int64_t size) {
-      at::Tensor parameter = all.narrow(0, begin, size), gradient = gradients.narrow(0, begin, size);
-      if (weight_decay_ != 0) {
-        if (kind_ == OptimizerKind::adamw)
-          parameter.mul_(1 - lr * weight_decay_);
-        else
-          gradient = gradient.add(parameter, weight_decay_);
-      }
-      at::Tensor mean = means.narrow(0, begin, size), square = squares.narrow(0, begin, size);
-      mean.mul_(kBeta1).add_(gradient, 1 - kBeta1);
-      square.mul_(kBeta2).addcmul_(gradient, gradient, 1 - kBeta2);
-      const at::Tensor scale = square.sqrt().div_(std::sqrt(correction2)).add_(kEpsilon);
-      parameter.addcdiv_(mean, scale, -lr / correction1);
-    });
+  const at::Tensor &parameter = part[0], &mean = part[2], &square = part[3];
+  at::Tensor gradient = part[1];
+  if (weight_decay_ != 0) {
+    if (kind_ == OptimizerKind::adamw)
+      parameter.mul_(1 - lr * weight_decay_);
+    else
+      gradient = gradient.add(parameter, weight_decay_);
   }
+  mean.mul_(kBeta1).add_(gradient, 1 - kBeta1);
+  square.mul_(kBeta2).addcmul_(gradient, gradient, 1 - kBeta2);
+  const at::Tensor scale = square.sqrt().div_(std::sqrt(correction2)).add_(kEpsilon);
+  parameter.addcdiv_(mean, scale, -lr / correction1);
 }
 
 } // namespace tl::train

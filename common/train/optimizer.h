@@ -35,8 +35,9 @@ public:
   void set_steps(std::int64_t steps) { steps_ = steps; }
 
 private:
-  void step_sgd(double lr);
-  void step_adam(double lr);
+  /// On a part of a parameter, its gradient and its slots.
+  void step_sgd(double lr, const std::vector<at::Tensor> &part) const;
+  void step_adam(double lr, const std::vector<at::Tensor> &part) const;
 
   OptimizerKind kind_;
   double momentum_, weight_decay_;

@@ -120,31 +120,21 @@ EpochLoss Trainer::end_epoch() {
 }
 
 void Trainer::step(std::int64_t records) {
-  const at::AutoGradMode gradients(true);
-  const OneThread alone(largest_ * records < kWorthThreads);
   std::vector<at::Tensor> values, rest;
   for (const at::Tensor &value : pending_.values) {
     values.push_back(value.narrow(0, 0, records));
     rest.push_back(value.narrow(0, records, value.size(0) - records));
   }
   const at::Tensor labels = pending_.labels.narrow(0, 0, records);
-  const at::Tensor output = program_.run(values, true);
-  if (output.dim() != 2 || output.size(0) != records || output.size(1) != classes_)
-    throw Error("the model does not give one vector of " + std::to_string(classes_) + " numbers per record");
-  const at::Tensor loss = at::cross_entropy_loss(output, labels, class_weights_, at::Reduction::Mean,
-                                                 kIgnoreNothing, options_.label_smoothing);
-  const auto value = loss.item<double>();
-  if (!std::isfinite(value)) not_finite(output.detach(), records);
+  const double loss = backward(values, labels);
   const double weight = class_weights_.defined()
                             ? class_weights_.index_select(0, labels).sum(at::kDouble).item<double>()
                             : static_cast<double>(records);
-  optimizer_.zero_grad();
-  loss.backward();
   if (options_.clip_norm > 0) optimizer_.clip(options_.clip_norm);
   const double lr = options_.lr * options_.schedule.factor_at(epoch_, options_.epochs) *
                     warmup_factor(optimizer_.steps(), options_.warmup);
   optimizer_.step(lr);
-  running_.loss += value * weight;
+  running_.loss += loss * weight;
   weight_sum_ += weight;
   running_.records += records;
   ++running_.steps;
@@ -152,6 +142,22 @@ void Trainer::step(std::int64_t records) {
   pending_.values = std::move(rest);
   pending_.labels = pending_.labels.narrow(0, records, pending_.labels.size(0) - records);
   pending_.records.erase(pending_.records.begin(), pending_.records.begin() + records);
+}
+
+double Trainer::backward(const std::vector<at::Tensor> &values, const at::Tensor &labels) {
+  const std::int64_t records = labels.size(0);
+  const at::AutoGradMode gradients(true);
+  const OneThread alone(largest_ * records < kWorthThreads); // the optimiser knows better what it needs
+  const at::Tensor output = program_.run(values, true);
+  if (output.dim() != 2 || output.size(0) != records || output.size(1) != classes_)
+    throw Error("the model does not give one vector of " + std::to_string(classes_) + " numbers per record");
+  const at::Tensor loss = at::cross_entropy_loss(output, labels, class_weights_, at::Reduction::Mean,
+                                                 kIgnoreNothing, options_.label_smoothing);
+  const auto value = loss.item<double>();
+  if (!std::isfinite(value)) not_finite(output.detach(), records);
+  optimizer_.zero_grad();
+  loss.backward();
+  return value;
 }
 
 void Trainer::not_finite(const at::Tensor &logits, std::int64_t records) const {

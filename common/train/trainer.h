@@ -85,6 +85,8 @@ public:
 
 private:
   void step(std::int64_t records);
+  /// Gradients for these rows; returns the loss.
+  double backward(const std::vector<at::Tensor> &values, const at::Tensor &labels);
   [[noreturn]] void not_finite(const at::Tensor &logits, std::int64_t records) const;
   void check_parameters() const;
   std::vector<at::Tensor> current() const;

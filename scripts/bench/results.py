@@ -1,4 +1,5 @@
 """What the benchmarks share: programs that are run and timed, results that are kept after each step, and where they come from."""
+import argparse
 import importlib.util
 import json
 import os
@@ -16,6 +17,32 @@ if "GenuineIntel" in PROCESSOR and "avx512vl" in PROCESSOR:
     os.environ.setdefault("OPENBLAS_CORETYPE", "SkylakeX")
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def bench_parser(doc, state="folder for what it works with"):
+    """Of the options that every benchmark has; `doc`: its description. It is called as its results are."""
+    name = os.path.basename(sys.argv[0])
+    parser = argparse.ArgumentParser(description=doc.split("\n", maxsplit=1)[0])
+    parser.add_argument("--bin", default=os.path.join(ROOT, "build", "bin"), help="folder of the programs")
+    parser.add_argument("--state", default="/tmp/tl-bench-" + name, help=state)
+    parser.add_argument("-o", "--output", default=os.path.join(ROOT, "docs", "bench", name + ".json"))
+    parser.add_argument("--report", metavar="FILE", help="print what was measured before")
+    return parser
+
+
+def parse(parser, **shows):
+    """The arguments. With --report FILE, and what else has a function here, it shows the results in that file and ends. A
+    dataset is needed where there is one, and its path becomes absolute."""
+    arguments = parser.parse_args()
+    for name, show in shows.items():
+        if getattr(arguments, name):
+            show(load(getattr(arguments, name)))
+            sys.exit()
+    if "dataset" in arguments:
+        if not arguments.dataset:
+            parser.error("which DATASET?")
+        arguments.dataset = os.path.abspath(arguments.dataset)
+    return arguments
 
 
 def run(*command, **options):

@@ -113,7 +113,7 @@ void prune(const std::string &folder) {
 /// The model that will be loaded; "" if none will be.
 std::string model_path(const Arguments &arguments, const std::optional<tl::plan::Plan> &plan) {
   if (!plan) return arguments.cut == "files" ? "" : arguments.model;
-  if (plan->kind == tl::plan::CutKind::files || plan->cut_name() == "input") return "";
+  if (!plan->storage_computes()) return "";
   return arguments.model.empty() ? plan->storage_model_path : arguments.model;
 }
 
