@@ -18,7 +18,8 @@ while True:
 
 @contextlib.contextmanager
 def ballast(cores):
-    """On each of the cores, a process that runs only while nothing else wants to (SCHED_IDLE)."""
+    """On each of the cores, a process that runs only while nothing else of this session wants to (SCHED_IDLE). Other sessions
+    would get their share of the core only, as Linux shares it between sessions first (autogroups)."""
     processes = []
     try:
         for core in cores:
