@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <poll.h>
+#include <random>
 #include <string_view>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -132,8 +133,26 @@ std::string read_file(const std::string &path, std::size_t limit) {
 }
 
 namespace {
-constexpr std::string_view kRandom = ".XXXXXX"; // behind a temporary's name, for mkostemp()
+
+constexpr std::string_view kRandom = ".XXXXXX"; // behind a temporary's name
+
+/// Puts letters in place of those X so that there is no such file, and creates it. It gets the rights that
+/// the umask leaves; mkostemp() would leave it to the owner, and the umask cannot be read without changing
+/// it, for all threads.
+int create_temporary(std::string &name) {
+  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+  constexpr int kTries = 100;
+  std::random_device random;
+  for (int tries = 0; tries < kTries; ++tries) {
+    for (std::size_t i = 1; i < kRandom.size(); ++i)
+      name[name.size() - i] = kLetters[random() % kLetters.size()];
+    const int fd = ::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd >= 0 || errno != EEXIST) return fd;
+  }
+  return -1;
 }
+
+} // namespace
 
 std::string target_of_temporary(const std::string &name) {
   if (name.size() < 2 + kRandom.size() || name[0] != '.' || name[name.size() - kRandom.size()] != '.')
@@ -157,12 +176,8 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   if (fs::is_directory(target, failed)) throw Error(path_ + ": is a folder; give a file name");
   // Hidden, so that no reader of the folder takes it for a finished file.
   temporary_ = (folder / ("." + target.filename().string() + std::string(kRandom))).string();
-  const int fd = mkostemp(temporary_.data(), O_CLOEXEC);
-  if (fd < 0) throw SystemError("create " + path_, errno);
-  file_ = Descriptor(fd);
-  const mode_t mask = umask(0);
-  umask(mask);
-  fchmod(fd, 0666 & ~mask);
+  file_ = Descriptor(create_temporary(temporary_));
+  if (!file_.valid()) throw SystemError("create " + path_, errno);
 }
 
 AtomicFile::~AtomicFile() {

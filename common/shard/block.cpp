@@ -27,6 +27,10 @@ Block map_file(const std::string &path) {
   return block;
 }
 
+void read_ahead(const Block &mapped) {
+  if (mapped.size > 0) ::madvise(mapped.data.get(), mapped.size, MADV_WILLNEED); // a hint: it may fail
+}
+
 ByteSink descriptor_sink(int fd, std::string name) {
   return [fd, name = std::move(name)](const void *data, std::size_t size) {
     cli::write_full(fd, data, size, name);

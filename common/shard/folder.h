@@ -43,6 +43,11 @@ std::optional<FolderIndex> read_index(const FolderFiles &folder, const Partition
 /// Compares two states of a data set. Classes are compared by name, whatever their numbers.
 Changes compare(const FolderIndex &before, const FolderIndex &after);
 
+/// How many shards a FolderSink writes at a time: full ones, and small ones, for which the disk is waited for
+/// rather than busy.
+inline constexpr std::size_t kFullShardsWritten = 2, kShardsWritten = 8;
+
+/// Shards are written in the background; append() and finish() report the failure of an earlier one.
 class FolderSink : public ShardSink {
 public:
   /// Creates the folder; takes its lock, or throws Error naming the process that holds it; removes

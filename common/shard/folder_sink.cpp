@@ -5,6 +5,8 @@
 #include "shard/row_buffer.h"
 
 #include <algorithm>
+#include <deque>
+#include <future>
 #include <mutex>
 #include <set>
 #include <unordered_map>
@@ -15,6 +17,13 @@ namespace {
 
 struct Place {
   std::int64_t shard, row;
+};
+
+/// A shard that is on its way.
+struct Writing {
+  std::int64_t rows;
+  std::size_t memory;
+  std::future<std::uint64_t> bytes; // of its file
 };
 
 } // namespace
@@ -35,6 +44,7 @@ struct FolderSink::State {
   std::set<std::int64_t> trusted; // shards that are not read, because the index knows their rows
   SinkReport report;
   std::vector<std::string> notes;
+  std::deque<Writing> writing; // last: it uses the others
 
   State(const std::string &path, ShardMeta meta, const SinkOptions &wanted)
       : folder(path), options(wanted), files(open_folder(path)),
@@ -141,18 +151,38 @@ struct FolderSink::State {
     index.entries.push_back({std::move(member), place.shard, place.row});
   }
 
+  /// Begins to write the rows that are held, while others come in.
   void flush() {
     if (broken) throw Error(folder + ": an earlier write failed");
     if (buffer.rows() == 0) return;
+    const std::size_t memory = buffer.bytes(), most = kFullShardsWritten * options.bytes_per_shard;
+    settle(kShardsWritten - 1, most - std::min(memory, most));
     broken = true;
     Shard shard = buffer.take();
     shard.number = next_shard;
-    report.bytes += files->write(shard_name(next_shard), true,
-                                 [&](const ByteSink &sink) { return write_shard(shard, sink); });
     next_shard += options.part ? options.part->partition.count : 1;
-    ++report.shards;
-    report.written += shard.size();
+    writing.push_back({shard.size(), memory, {}});
+    writing.back().bytes = std::async(std::launch::async, [this, shard = std::move(shard)] {
+      const auto content = [&](const ByteSink &sink) { return write_shard(shard, sink); };
+      return files->write(shard_name(shard.number), true, content);
+    });
     broken = false;
+  }
+
+  /// Waits until at most so many shards, of so many bytes in memory, are on their way. Throws what a write
+  /// has thrown.
+  void settle(std::size_t shards, std::size_t memory) {
+    std::size_t held = 0;
+    for (const Writing &shard : writing) held += shard.memory;
+    while (writing.size() > shards || held > memory) {
+      broken = true;
+      report.bytes += writing.front().bytes.get();
+      broken = false;
+      report.written += writing.front().rows;
+      ++report.shards;
+      held -= writing.front().memory;
+      writing.pop_front();
+    }
   }
 };
 
@@ -212,6 +242,7 @@ void FolderSink::append(const Shard &rows) {
 SinkReport FolderSink::finish(std::int64_t skipped) {
   State &state = *state_;
   state.flush();
+  state.settle(0, 0);
   state.index.skipped = skipped;
   write_index(*state.files, state.index);
   if (state.options.part) {
@@ -228,6 +259,7 @@ SinkReport FolderSink::finish(std::int64_t skipped) {
 void FolderSink::fail(const std::string &) noexcept {
   try {
     state_->flush();
+    state_->settle(0, 0);
   } catch (...) { // those rows are computed again; the caller already has an error to report
   }
 }

@@ -27,9 +27,9 @@ struct FolderSource::State {
   std::size_t position = 0;
   std::int64_t given = 0; // shards handed out
   /// Mapped when the source is opened, so that nothing that happens to the folder later matters;
-  /// parsed, and its checksum verified, when the first of its rows is asked for. A compressed one
-  /// stays compressed: rows are decompressed each time that they are read. From a store, a shard is
-  /// fetched when it is needed, the next one already while it is read, and the oldest is forgotten.
+  /// parsed, and its checksum verified, when the first of its rows is asked for, and the next one in the
+  /// background. A compressed one stays compressed: rows are decompressed each time that they are read. From
+  /// a store, a shard is fetched when it is needed, likewise, and the oldest is forgotten.
   struct File {
     std::string path;
     Block block;
@@ -38,7 +38,7 @@ struct FolderSource::State {
   std::shared_ptr<FolderFiles> storage;
   std::unordered_map<std::int64_t, File> files;
   std::deque<std::int64_t> resident; // of a store, in the order of their arrival
-  std::future<Block> coming;
+  std::future<Shard> coming;
   std::int64_t coming_shard = -1;
 
   explicit State(const std::string &path) : folder(path), storage(open_folder(path)) {
@@ -113,28 +113,33 @@ struct FolderSource::State {
     resident.pop_front();
   }
 
-  /// From a store: the shard, and the next that is needed is asked for.
-  Block arrive(std::int64_t number) {
-    const bool asked = std::exchange(coming_shard, -1) == number;
-    Block block = asked ? coming.get() : fetch(number);
+  Shard load(std::int64_t number) const {
+    const File &file = files.at(number);
+    const Block block = storage->distant() ? fetch(number) : file.block;
+    if (!storage->distant()) read_ahead(block);
+    Shard shard = parse_stored_shard(block, file.path);
+    const std::string other = difference(shard.meta, index.meta);
+    if (!other.empty()) throw FormatError(file.path + ": does not belong to the folder's index: " + other);
+    return shard;
+  }
+
+  /// The shard, and the next that is needed is on its way.
+  Shard arrive(std::int64_t number) {
+    const bool asked = coming_shard == number;
+    if (asked) coming_shard = -1;
+    Shard shard = asked ? coming.get() : load(number);
     for (std::size_t i = position; i < index.entries.size() && coming_shard < 0; ++i) {
       const std::int64_t next = index.entries[i].shard;
       if (next == number || files.at(next).shard) continue;
       coming_shard = next;
-      coming = std::async(std::launch::async, [this, next] { return fetch(next); });
+      coming = std::async(std::launch::async, [this, next] { return load(next); });
     }
-    return block;
+    return shard;
   }
 
   std::shared_ptr<const Shard> shard_of(const IndexEntry &entry) {
     File &file = files.at(entry.shard);
-    if (!file.shard) {
-      if (storage->distant()) file.block = arrive(entry.shard);
-      Shard shard = parse_stored_shard(file.block, file.path);
-      const std::string other = difference(shard.meta, index.meta);
-      if (!other.empty()) throw FormatError(file.path + ": does not belong to the folder's index: " + other);
-      keep(entry.shard, std::move(shard));
-    }
+    if (!file.shard) keep(entry.shard, arrive(entry.shard));
     const auto place = static_cast<std::size_t>(entry.place);
     if (place >= file.shard->records.size() || file.shard->records[place] != entry.member.record)
       throw FormatError(file.path + ": row " + std::to_string(entry.place) + " is not the record '" +

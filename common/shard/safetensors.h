@@ -23,9 +23,11 @@ struct Block {
   std::size_t size = 0;
 };
 
-/// Maps a regular file; the mapping is private, so writing to it never reaches the file. A pipe or
-/// a device is read to its end instead. Throws SystemError, Error for a folder.
+/// Maps a regular file; the mapping is private, so writing to it never reaches the file. Throws SystemError,
+/// Error for what is no regular file.
 Block map_file(const std::string &path);
+/// Lets the system read all of a mapped file, without waiting for it.
+void read_ahead(const Block &mapped);
 
 struct NamedTensor {
   std::string name;

@@ -132,8 +132,11 @@ std::unique_ptr<ShardSource> open_shards(const std::string &path) {
 std::size_t sink_memory(const std::string &path, std::size_t row_bytes, const SinkOptions &options) {
   if (path == "-") return kStreamBytes;
   const std::size_t all = row_bytes * static_cast<std::size_t>(options.expected.value_or(0));
-  // The rows of a shard, once more while they are copied together, and again as an object on its way.
-  return (object::is_url(path) ? 3 : 2) * (is_file(path) ? all : std::min(all, options.bytes_per_shard));
+  const std::size_t copies = object::is_url(path) ? 2 : 1; // of what is written: an object on its way, too
+  // The rows that come in, and once more those that are written.
+  if (is_file(path)) return all + copies * all;
+  const std::size_t shard = std::min(all, options.bytes_per_shard);
+  return shard + copies * std::min(all, kFullShardsWritten * shard);
 }
 
 std::unique_ptr<ShardSink> create_sink(const std::string &path, const ShardMeta &meta,

@@ -7,8 +7,11 @@
 
 #include <fcntl.h>
 #include <filesystem>
+#include <string>
 #include <sys/stat.h>
+#include <thread>
 #include <unistd.h>
+#include <vector>
 
 using namespace tl;
 
@@ -35,6 +38,21 @@ TEST_CASE("a temporary file tells what it would have become, and other files do 
   for (const char *name :
        {"", ".", "a", "model.pt.abcdef", ".abcdef", "..abcdef", ".a.abcde", ".model.pt.unproved"})
     CHECK(cli::target_of_temporary(name).empty());
+}
+
+TEST_CASE("files that threads create at once have the rights that the umask leaves") {
+  const test::TempFolder folder;
+  const mode_t before = umask(027);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 50; ++i)
+        cli::write_output(folder.path(std::to_string(t) + "-" + std::to_string(i)), "text");
+    });
+  for (std::thread &thread : threads) thread.join();
+  CHECK(umask(before) == 027);
+  for (const auto &file : std::filesystem::directory_iterator(folder.path()))
+    CHECK(file.status().permissions() == std::filesystem::perms(0640));
 }
 
 TEST_CASE("a pipe or a device is written to, not replaced") {

@@ -209,12 +209,42 @@ TEST_CASE("folder: a full disk leaves no half shard, and the run cannot pretend 
     ShardMeta meta = values_meta();
     meta.values[0].shape = {3000};
     FolderSink sink(folder.path(), meta, small_shards(4));
-    sink.append(make_rows(meta, 0, 1));
-    if (message_of<SystemError>([&] { sink.append(make_rows(meta, 1, 3)); }).empty()) _exit(1);
+    sink.append(make_rows(meta, 0, 4)); // written in the background
+    const auto shards = static_cast<std::int64_t>(kShardsWritten);
+    const auto others = [&] { sink.append(make_rows(meta, 4, 4 * shards)); };
+    if (message_of<SystemError>(others).empty()) _exit(1);
     if (message_of([&] { sink.finish(0); }).empty()) _exit(2);
   });
   CHECK(status == 0);
   CHECK(names_in(folder.path()) == std::vector<std::string>{".lock"});
+}
+
+TEST_CASE("folder: finish() does not overlook that the last shards could not be written") {
+  TempFolder folder;
+  const int status = in_process([&] {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{20000, 20000};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    ShardMeta meta = values_meta();
+    meta.values[0].shape = {3000};
+    FolderSink sink(folder.path(), meta, small_shards(4));
+    sink.append(make_rows(meta, 0, 4 * static_cast<std::int64_t>(kShardsWritten)));
+    if (message_of<SystemError>([&] { sink.finish(0); }).empty()) _exit(1);
+  });
+  CHECK(status == 0);
+  CHECK(names_in(folder.path()) == std::vector<std::string>{".lock"});
+}
+
+TEST_CASE("folder: damage of a shard that is read ahead is reported in its turn") {
+  TempFolder folder;
+  run(folder.path(), values_meta(), members(0, 130), 130, small_shards(65));
+  const std::string path = folder.path(shard_name(1));
+  std::string bytes = cli::read_file(path, 1 << 24);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  std::ofstream(path, std::ios::binary) << bytes;
+  FolderSource source(folder.path());
+  CHECK(source.next().value().size() == 65);
+  CHECK(message_of<FormatError>([&] { source.next(); }).find(shard_name(1)) != std::string::npos);
 }
 
 TEST_CASE("folder: an index that names rows that are others is noticed") {

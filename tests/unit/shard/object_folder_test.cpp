@@ -102,9 +102,9 @@ TEST_CASE_TEMPLATE("two writers never overwrite each other's shards", Store, S3,
   store.objects[store.place + ".lock"] = "1 on another host";
   FolderSink second(store.url, values_meta(), small_shards());
   first.append(make_rows(values_meta(), 0, 4));
-  CHECK(has(message_of([&] { second.append(make_rows(values_meta(), 10, 4)); }),
-            "another process has written it"));
   first.finish(0);
+  second.append(make_rows(values_meta(), 10, 4));
+  CHECK(has(message_of([&] { second.finish(0); }), "another process has written it"));
   CHECK(gives(store.url, values_meta(), members(0, 4)));
 }
 
