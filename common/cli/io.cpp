@@ -11,6 +11,7 @@
 #include <poll.h>
 #include <random>
 #include <string_view>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -80,13 +81,19 @@ std::size_t read_full(int fd, void *buffer, std::size_t size, const std::string 
 }
 
 namespace {
-/// True for what may block for ever because nobody reads: pipes, sockets, terminals.
-bool can_stall(int fd) {
+enum class Kind {
+  file,
+  socket, // may block for ever because nobody reads
+  pipe    // or a terminal: may, too
+};
+
+Kind kind_of(int fd) {
   struct stat info = {};
-  return fstat(fd, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
+  if (fstat(fd, &info) != 0 || S_ISREG(info.st_mode) || S_ISDIR(info.st_mode)) return Kind::file;
+  return S_ISSOCK(info.st_mode) ? Kind::socket : Kind::pipe;
 }
 
-/// Looks up from a full pipe now and then. A write of at most PIPE_BUF bytes does not block after it.
+/// Looks up from a full pipe or socket now and then.
 void wait_writable(int fd) {
   struct pollfd waiting = {fd, POLLOUT, 0};
   for (;;) {
@@ -99,12 +106,16 @@ void wait_writable(int fd) {
 
 void write_full(int fd, const void *buffer, std::size_t size, const std::string &name) {
   const auto *bytes = static_cast<const char *>(buffer);
-  const bool stalls = can_stall(fd);
-  const std::size_t most = stalls ? PIPE_BUF : std::size_t{1} << 30;
+  const Kind kind = kind_of(fd);
+  const bool stalls = kind != Kind::file;
+  // After a wait, a pipe takes PIPE_BUF bytes without blocking. A socket is told not to.
+  const std::size_t most = kind == Kind::pipe ? PIPE_BUF : std::size_t{1} << 30;
   std::size_t done = 0;
   while (done < size) {
     if (stalls) wait_writable(fd);
-    const ssize_t n = ::write(fd, bytes + done, std::min(size - done, most));
+    const std::size_t part = std::min(size - done, most);
+    const ssize_t n = kind == Kind::socket ? ::send(fd, bytes + done, part, MSG_DONTWAIT | MSG_NOSIGNAL)
+                                           : ::write(fd, bytes + done, part);
     if (n < 0) {
       if (errno == EAGAIN && stalls) continue; // some other process made the pipe non-blocking: ssh does
       if (errno == EINTR) {

@@ -15,6 +15,14 @@ bool is_image(const Problem &problem) {
   return kind == preprocess.end() || *kind == "image";
 }
 
+/// Seconds of one core.
+double send_seconds(const HostProfile &host, double bytes) {
+  return host.stream ? bytes / host.stream->send_bandwidth : 0;
+}
+double receive_seconds(const HostProfile &host, double bytes) {
+  return host.stream ? bytes / host.stream->receive_bandwidth : 0;
+}
+
 bool is_input(const graph::Cut &cut) { return cut.values == std::vector<graph::ValueId>{0}; }
 
 } // namespace
@@ -93,19 +101,22 @@ Prediction CostModel::predict(const Candidate &candidate, std::int64_t batch) co
   p.bytes = candidate.bytes;
   p.link = candidate.bytes / problem_.link.bandwidth;
   p.compute = compute_seconds(compute_, candidate.cut.position);
+  const double send = send_seconds(problem_.storage_host, p.bytes);
+  const double receive = receive_seconds(problem_.compute_host, p.bytes);
   p.compute_memory = compute_.step_memory(candidate.cut.position, problem_.workload.train_batch);
   if (candidate.kind == CutKind::files) {
-    p.storage = read;
+    p.storage = std::max(read, send);
     p.compute += decode_seconds(problem_.compute_host, problem_.compute_data);
   } else {
     const double prefix = storage_.prefix_seconds(candidate.cut.position, batch) / static_cast<double>(batch);
     const double decode = decode_seconds(problem_.storage_host, problem_.storage_data);
-    const double encode = candidate.encode / problem_.storage_host.cores;
-    p.storage = std::max({read, candidate.encode, prefix + decode + encode});
+    const double encode = (candidate.encode + send) / problem_.storage_host.cores;
+    p.storage = std::max({read, candidate.encode, send, prefix + decode + encode});
     p.compute = std::max(candidate.decode, p.compute + candidate.decode / problem_.compute_host.cores);
     p.storage_memory = storage_.prefix_memory(candidate.cut.position, batch);
   }
   p.later = later_seconds(candidate, p.compute);
+  p.compute = std::max(receive, p.compute + receive / problem_.compute_host.cores);
   add_epochs(p, batch, problem_.link.round_trip);
   return p;
 }
@@ -143,13 +154,13 @@ Option CostModel::choose_batch(const Candidate &candidate) const {
 }
 
 Option CostModel::all_in_storage() const {
-  const std::vector<Candidate> deepest = candidates(deepest_);
+  std::vector<Candidate> deepest = candidates(deepest_);
   if (deepest.empty())
     throw Error("the codec " + name_of(*problem_.codecs.only) + " was not measured at the deepest cut");
+  deepest.front().bytes = 0; // nothing crosses the link
   Option option = choose_batch(deepest.front());
   Prediction &p = option.predicted;
   const double step = compute_seconds(storage_, deepest_.position);
-  p.link = p.bytes = 0;
   p.storage += step; // the same cores
   p.compute = 0;
   p.compute_memory = 0;

@@ -45,6 +45,10 @@ void slow_down(ModelProfile &model, HostProfile &host, std::optional<DataProfile
         cost.decode_seconds *= factor;
       }
   host.blas.gflops /= factor;
+  if (host.stream) {
+    host.stream->send_bandwidth /= factor;
+    host.stream->receive_bandwidth /= factor;
+  }
   if (!data) return;
   data->read_seconds *= factor;
   data->decode_seconds *= factor;

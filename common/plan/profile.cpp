@@ -20,6 +20,9 @@ json::Value to_json(const HostProfile &host) {
                         {"blas_slow", host.blas_slow}};
   if (host.bf16) result["bf16"] = to_json(*host.bf16);
   result["memory_bandwidth"] = host.memory_bandwidth;
+  if (host.stream)
+    result["stream"] = {{"send_bandwidth", host.stream->send_bandwidth},
+                        {"receive_bandwidth", host.stream->receive_bandwidth}};
   return result;
 }
 
@@ -97,6 +100,9 @@ HostProfile host_from_json(const json::Value &document) {
   host.blas_slow = document.at("blas_slow").get<bool>();
   if (document.contains("bf16")) host.bf16 = speed_from_json(document["bf16"]);
   host.memory_bandwidth = document.at("memory_bandwidth").get<double>();
+  if (const auto stream = document.find("stream"); stream != document.end())
+    host.stream = StreamSpeed{stream->at("send_bandwidth").get<double>(),
+                              stream->at("receive_bandwidth").get<double>()};
   return host;
 }
 

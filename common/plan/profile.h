@@ -21,6 +21,12 @@ struct ProductSpeed {
   int threads = 1;
 };
 
+/// Bytes/s that one core moves into a stream, and out of one and into a folder.
+struct StreamSpeed {
+  double send_bandwidth = 0;
+  double receive_bandwidth = 0;
+};
+
 struct HostProfile {
   std::string cpu;               // name of the processor
   int cores = 1;                 // that this process may use
@@ -29,6 +35,7 @@ struct HostProfile {
   bool blas_slow = false;        // a reference BLAS: the caller should warn
   std::optional<ProductSpeed> bf16;
   double memory_bandwidth = 0; // bytes/s of a copy on all cores
+  std::optional<StreamSpeed> stream;
 };
 
 /// A run of nodes [first, last) of ModelProfile::graph that was timed as one.

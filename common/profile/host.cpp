@@ -1,6 +1,7 @@
 #include "profile/host.h"
 
 #include "cli/error.h"
+#include "profile/stream.h"
 #include "runtime/clock.h"
 #include "runtime/host.h"
 #include "runtime/tensor.h"
@@ -109,6 +110,8 @@ plan::HostProfile measure_host(int threads) {
   host.blas_slow = speed.best < kSlowGflopsPerCore * std::min(host.blas.threads, host.cores);
   check_interrupt();
   host.memory_bandwidth = copy_bandwidth(host.cores);
+  check_interrupt();
+  host.stream = measure_stream();
   return host;
 }
 

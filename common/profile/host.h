@@ -5,7 +5,8 @@
 
 namespace tl::profile {
 
-/// Measures matrix products (f32, and bf16 through LibTorch), and copies of memory; takes about 2 s.
+/// Measures matrix products (f32, and bf16 through LibTorch), copies of memory, and what streams of features
+/// cost; takes about 2 s.
 /// `threads` 0: all cores.
 plan::HostProfile measure_host(int threads = 0);
 

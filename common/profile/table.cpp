@@ -25,7 +25,11 @@ std::string host_lines(const plan::HostProfile &host) {
                      cli::human_bytes(static_cast<double>(host.memory_bytes)) + "\n";
   text += line("  matrix products f32 %.1f GFLOP/s", host.blas.gflops);
   if (host.bf16) text += line(", bf16 %.1f GFLOP/s", host.bf16->gflops);
-  return text + ", memory copies " + cli::human_bytes(host.memory_bandwidth) + "/s\n";
+  text += ", memory copies " + cli::human_bytes(host.memory_bandwidth) + "/s\n";
+  if (host.stream)
+    text += "  a core sends features at " + cli::human_bytes(host.stream->send_bandwidth) +
+            "/s, and receives and keeps them at " + cli::human_bytes(host.stream->receive_bandwidth) + "/s\n";
+  return text;
 }
 
 std::string data_lines(const plan::DataProfile &data) {

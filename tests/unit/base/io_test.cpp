@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <string>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
@@ -53,6 +54,31 @@ TEST_CASE("files that threads create at once have the rights that the umask leav
   CHECK(umask(before) == 027);
   for (const auto &file : std::filesystem::directory_iterator(folder.path()))
     CHECK(file.status().permissions() == std::filesystem::perms(0640));
+}
+
+TEST_CASE("a socket takes all that is written, however slowly its reader takes it") {
+  int ends[2] = {};
+  REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+  std::string sent(3 << 20, '\0'), received(sent.size() + 1, '\0');
+  for (std::size_t i = 0; i < sent.size(); ++i) sent[i] = static_cast<char>(i * i >> 7);
+  std::thread reader([&] {
+    const cli::Descriptor from(ends[0]);
+    received.resize(cli::read_full(from.get(), received.data(), received.size(), "socket"));
+  });
+  {
+    const cli::Descriptor to(ends[1]);
+    cli::write_full(to.get(), sent.data(), sent.size(), "socket");
+  }
+  reader.join();
+  CHECK(received == sent);
+}
+
+TEST_CASE("a socket whose reader has gone is a closed pipe") {
+  int ends[2] = {};
+  REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+  const cli::Descriptor to(ends[1]);
+  cli::Descriptor(ends[0]).close("socket");
+  CHECK_THROWS_AS(cli::write_full(to.get(), "text", 4, "socket"), ClosedPipe);
 }
 
 TEST_CASE("a pipe or a device is written to, not replaced") {

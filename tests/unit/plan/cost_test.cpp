@@ -215,8 +215,29 @@ TEST_CASE("the memory of the compute side limits too") {
   for (const plan::Option &option : plan::CostModel(problem).options()) CHECK_FALSE(option.feasible);
 }
 
+TEST_CASE("to send and to receive bytes costs the cores of both sides, in the first epoch") {
+  plan::Request request = make_request(chain(), 1e9);
+  const std::vector<plan::Option> without = plan::CostModel(make_problem(request)).options();
+  request.storage.host->stream = plan::StreamSpeed{1e6, 1e3};
+  request.compute.host->stream = plan::StreamSpeed{1e3, 2e6};
+  const std::vector<plan::Option> with = plan::CostModel(make_problem(request)).options();
+  const auto both = [&](const std::string &name, const auto &check) {
+    check(named(without, name).predicted, named(with, name).predicted);
+  };
+  both("relu1", [](const plan::Prediction &before, const plan::Prediction &after) {
+    CHECK(after.storage == Approx(before.storage + after.bytes / 1e6 / 4)); // four cores
+    CHECK(after.compute == Approx(before.compute + after.bytes / 2e6 / 4));
+    CHECK(after.later == Approx(before.later));
+  });
+  both("files", [](const plan::Prediction &before, const plan::Prediction &after) {
+    CHECK(after.storage == Approx(after.bytes / 1e6)); // one thread reads and sends
+    CHECK(after.compute == Approx(std::max(after.bytes / 2e6, before.compute + after.bytes / 2e6 / 4)));
+  });
+}
+
 TEST_CASE("training beside the storage shares its cores and needs no link") {
   plan::Request request = make_request(chain(), 1e6);
+  request.storage.host->stream = plan::StreamSpeed{1, 1};
   const plan::Problem problem = make_problem(request);
   const plan::CostModel model(problem);
   const plan::Option option = model.all_in_storage();

@@ -221,6 +221,8 @@ TEST_CASE("the host is measured and a slow BLAS is named") {
   CHECK(host.blas.gflops > 0);
   CHECK(host.bf16->gflops > 0);
   CHECK(host.memory_bandwidth > 1e7);
+  CHECK(host.stream.value().send_bandwidth > 1e6);
+  CHECK(host.stream.value().receive_bandwidth > 1e6);
   CHECK(profile::table(profile).find("GFLOP/s") != std::string::npos);
 
   plan::HostProfile slow = host;
