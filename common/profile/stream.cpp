@@ -100,8 +100,9 @@ std::optional<plan::StreamSpeed> measure_stream() {
     std::optional<Connection> ends = connect_to_self();
     if (!ends) return std::nullopt;
     std::future<double> receiving = std::async(std::launch::async, receive, std::move(ends->to));
-    cli::Descriptor sender = std::move(ends->from); // closed before the receiver is waited for
+    cli::Descriptor sender = std::move(ends->from); // if it fails, closed before the receiver is waited for
     const double sent = send(sender.get(), batch);
+    sender.close("connection"); // the receiver makes sure that nothing follows
     const double received = receiving.get();
     const auto bytes = static_cast<double>(kRecordBytes * kBatch * kBatches);
     speed.send_bandwidth = std::max(speed.send_bandwidth, bytes / sent);
