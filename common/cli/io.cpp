@@ -81,11 +81,8 @@ std::size_t read_full(int fd, void *buffer, std::size_t size, const std::string 
 }
 
 namespace {
-enum class Kind {
-  file,
-  socket, // may block for ever because nobody reads
-  pipe    // or a terminal: may, too
-};
+/// All but files may block for ever because nobody reads.
+enum class Kind { file, socket, pipe }; // pipes, and terminals
 
 Kind kind_of(int fd) {
   struct stat info = {};
@@ -117,7 +114,8 @@ void write_full(int fd, const void *buffer, std::size_t size, const std::string 
     const ssize_t n = kind == Kind::socket ? ::send(fd, bytes + done, part, MSG_DONTWAIT | MSG_NOSIGNAL)
                                            : ::write(fd, bytes + done, part);
     if (n < 0) {
-      if (errno == EAGAIN && stalls) continue; // some other process made the pipe non-blocking: ssh does
+      if (errno == EAGAIN && stalls)
+        continue; // a socket, or a pipe that another process made non-blocking: ssh does
       if (errno == EINTR) {
         check_interrupt();
         continue;

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <ctime>
 #include <future>
 #include <netinet/in.h>
@@ -18,8 +17,9 @@ namespace tl::profile {
 
 namespace {
 
-constexpr std::int64_t kRecordBytes = 256 << 10;
+constexpr std::int64_t kWidth = 64 << 10; // numbers of a record
 constexpr std::int64_t kBatch = 16, kBatches = 8;
+constexpr auto kBytes = static_cast<double>(sizeof(float) * kWidth * kBatch * kBatches);
 constexpr int kRounds = 3;
 
 /// Seconds that this thread has had a processor.
@@ -51,17 +51,15 @@ std::optional<Connection> connect_to_self() {
 
 shard::ShardMeta made_up_meta() {
   shard::ShardMeta meta;
-  const auto width = kRecordBytes / static_cast<std::int64_t>(sizeof(float));
-  meta.values = {{"features", hash_text("features"), DType::f32, {width}}};
+  meta.values = {{"features", hash_text("features"), DType::f32, {kWidth}}};
   meta.classes = {"a"};
   return meta;
 }
 
 shard::Shard made_up_batch() {
   shard::Shard batch;
-  const auto width = kRecordBytes / static_cast<std::int64_t>(sizeof(float));
-  batch.values = {Tensor::empty(DType::f32, {kBatch, width})};
-  std::fill_n(batch.values[0].as<float>(), kBatch * width, 1.0F);
+  batch.values = {Tensor::empty(DType::f32, {kBatch, kWidth})};
+  std::fill_n(batch.values[0].as<float>(), kBatch * kWidth, 1.0F);
   for (std::int64_t row = 0; row < kBatch; ++row) {
     batch.labels.push_back(0);
     batch.records.push_back(hash_bytes(&row, sizeof row));
@@ -104,9 +102,8 @@ std::optional<plan::StreamSpeed> measure_stream() {
     const double sent = send(sender.get(), batch);
     sender.close("connection"); // the receiver makes sure that nothing follows
     const double received = receiving.get();
-    const auto bytes = static_cast<double>(kRecordBytes * kBatch * kBatches);
-    speed.send_bandwidth = std::max(speed.send_bandwidth, bytes / sent);
-    speed.receive_bandwidth = std::max(speed.receive_bandwidth, bytes / received);
+    speed.send_bandwidth = std::max(speed.send_bandwidth, kBytes / sent);
+    speed.receive_bandwidth = std::max(speed.receive_bandwidth, kBytes / received);
   }
   return speed;
 }

@@ -115,9 +115,8 @@ struct FolderSource::State {
 
   Shard load(std::int64_t number) const {
     const File &file = files.at(number);
-    const Block block = storage->distant() ? fetch(number) : file.block;
-    if (!storage->distant()) read_ahead(block);
-    Shard shard = parse_stored_shard(block, file.path);
+    if (!storage->distant()) read_ahead(file.block);
+    Shard shard = parse_stored_shard(storage->distant() ? fetch(number) : file.block, file.path);
     const std::string other = difference(shard.meta, index.meta);
     if (!other.empty()) throw FormatError(file.path + ": does not belong to the folder's index: " + other);
     return shard;

@@ -200,7 +200,9 @@ TEST_CASE("folder: only our own leftovers are cleaned") {
                                                             "shard-x.safetensors"});
 }
 
-TEST_CASE("folder: a full disk leaves no half shard, and the run cannot pretend to have finished") {
+/// `work` writes shards of four rows, for which the disk has no space, in a process of its own; it ends with
+/// _exit(1) or another number if something is wrong. None of them may be left.
+template <class Work> void on_full_disk(const Work &work) {
   TempFolder folder;
   const int status = in_process([&] {
     std::signal(SIGXFSZ, SIG_IGN);
@@ -209,30 +211,27 @@ TEST_CASE("folder: a full disk leaves no half shard, and the run cannot pretend 
     ShardMeta meta = values_meta();
     meta.values[0].shape = {3000};
     FolderSink sink(folder.path(), meta, small_shards(4));
+    work(sink, meta);
+  });
+  CHECK(status == 0);
+  CHECK(names_in(folder.path()) == std::vector<std::string>{".lock"});
+}
+
+TEST_CASE("folder: a full disk leaves no half shard, and the run cannot pretend to have finished") {
+  on_full_disk([](FolderSink &sink, const ShardMeta &meta) {
     sink.append(make_rows(meta, 0, 4)); // written in the background
     const auto shards = static_cast<std::int64_t>(kShardsWritten);
     const auto others = [&] { sink.append(make_rows(meta, 4, 4 * shards)); };
     if (message_of<SystemError>(others).empty()) _exit(1);
     if (message_of([&] { sink.finish(0); }).empty()) _exit(2);
   });
-  CHECK(status == 0);
-  CHECK(names_in(folder.path()) == std::vector<std::string>{".lock"});
 }
 
 TEST_CASE("folder: finish() does not overlook that the last shards could not be written") {
-  TempFolder folder;
-  const int status = in_process([&] {
-    std::signal(SIGXFSZ, SIG_IGN);
-    const rlimit limit{20000, 20000};
-    setrlimit(RLIMIT_FSIZE, &limit);
-    ShardMeta meta = values_meta();
-    meta.values[0].shape = {3000};
-    FolderSink sink(folder.path(), meta, small_shards(4));
+  on_full_disk([](FolderSink &sink, const ShardMeta &meta) {
     sink.append(make_rows(meta, 0, 4 * static_cast<std::int64_t>(kShardsWritten)));
     if (message_of<SystemError>([&] { sink.finish(0); }).empty()) _exit(1);
   });
-  CHECK(status == 0);
-  CHECK(names_in(folder.path()) == std::vector<std::string>{".lock"});
 }
 
 TEST_CASE("folder: damage of a shard that is read ahead is reported in its turn") {
