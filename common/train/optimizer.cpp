@@ -1,36 +1,17 @@
 #include "train/optimizer.h"
 
+#include "train/update.h"
+
 #include <ATen/Parallel.h>
 #include <torch/torch.h>
 
-#include <algorithm>
-#include <cmath>
+#include <array>
 
 namespace tl::train {
 
 namespace {
-// torch.optim's defaults, and nobody's first thing to tune.
-constexpr double kBeta1 = 0.9, kBeta2 = 0.999, kEpsilon = 1e-8;
-
-// Elements of which LibTorch computes on the calling thread, in cache lines. A step consists of many short
-// operations; to wake threads for each takes longer than a step of a head.
-constexpr std::int64_t kChunk = at::internal::GRAIN_SIZE - 64;
-constexpr std::int64_t kChunksOfAThread = 16;
-
-/// Calls update(part) with the same part of all of these tensors; of large ones, on several threads.
-template <class Update> void in_parts(const std::vector<at::Tensor> &all, const Update &update) {
-  const std::int64_t elements = all[0].numel();
-  at::parallel_for(
-      0, (elements + kChunk - 1) / kChunk, kChunksOfAThread, [&](std::int64_t begin, std::int64_t end) {
-        const at::NoGradGuard no_grad; // is the thread's own
-        for (std::int64_t chunk = begin; chunk < end; ++chunk) {
-          std::vector<at::Tensor> part;
-          for (const at::Tensor &tensor : all)
-            part.push_back(tensor.narrow(0, chunk * kChunk, std::min(kChunk, elements - chunk * kChunk)));
-          update(part);
-        }
-      });
-}
+// Elements for which waking another thread pays; for a head, it takes longer than the whole step.
+constexpr std::int64_t kElementsOfAThread = 1 << 19;
 
 /// The elements as they lie in memory, for tensors without gaps.
 at::Tensor flat(const at::Tensor &tensor) { return tensor.detach().as_strided({tensor.numel()}, {1}); }
@@ -70,39 +51,31 @@ void Optimizer::step(double lr) {
     if (!parameters_[i].grad().defined()) continue;
     std::vector<at::Tensor> all = {flat(parameters_[i]), flat_gradient(parameters_[i])};
     for (const Slot &slot : slots_) all.push_back(flat(slot.tensors[i]));
-    in_parts(all, [&](const std::vector<at::Tensor> &part) {
-      if (kind_ == OptimizerKind::sgd)
-        step_sgd(lr, part);
-      else
-        step_adam(lr, part);
-    });
+    if (all[0].scalar_type() == at::kDouble) {
+      update<double>(lr, all);
+    } else if (all[0].scalar_type() == at::kFloat) {
+      update<float>(lr, all);
+    } else { // halves are rounded once a step
+      std::vector<at::Tensor> wide;
+      for (const at::Tensor &tensor : all) wide.push_back(tensor.to(at::kFloat));
+      update<float>(lr, wide);
+      for (std::size_t t = 0; t < all.size(); ++t) all[t].copy_(wide[t]);
+    }
   }
 }
 
-void Optimizer::step_sgd(double lr, const std::vector<at::Tensor> &part) const {
-  const at::Tensor &parameter = part[0];
-  at::Tensor gradient = part[1];
-  if (weight_decay_ != 0) gradient = gradient.add(parameter, weight_decay_);
-  // From zero, the first step leaves the gradient itself in the momentum, as torch.optim does.
-  if (momentum_ != 0) gradient = part[2].mul_(momentum_).add_(gradient);
-  parameter.add_(gradient, -lr);
-}
-
-void Optimizer::step_adam(double lr, const std::vector<at::Tensor> &part) const {
-  const auto count = static_cast<double>(steps_);
-  const double correction1 = 1 - std::pow(kBeta1, count), correction2 = 1 - std::pow(kBeta2, count);
-  const at::Tensor &parameter = part[0], &mean = part[2], &square = part[3];
-  at::Tensor gradient = part[1];
-  if (weight_decay_ != 0) {
-    if (kind_ == OptimizerKind::adamw)
-      parameter.mul_(1 - lr * weight_decay_);
+template <class T> void Optimizer::update(double lr, const std::vector<at::Tensor> &all) const {
+  std::array<T *, 4> data{};
+  for (std::size_t t = 0; t < all.size(); ++t) data.at(t) = all[t].data_ptr<T>();
+  const SgdStep sgd{lr, momentum_, weight_decay_};
+  const AdamStep adam{lr, weight_decay_, kind_ == OptimizerKind::adamw, steps_};
+  at::parallel_for(0, all[0].numel(), kElementsOfAThread, [&](std::int64_t begin, std::int64_t end) {
+    const auto part = [&](std::size_t t) { return data.at(t) ? data.at(t) + begin : nullptr; };
+    if (kind_ == OptimizerKind::sgd)
+      sgd_update(sgd, end - begin, part(0), part(1), part(2));
     else
-      gradient = gradient.add(parameter, weight_decay_);
-  }
-  mean.mul_(kBeta1).add_(gradient, 1 - kBeta1);
-  square.mul_(kBeta2).addcmul_(gradient, gradient, 1 - kBeta2);
-  const at::Tensor scale = square.sqrt().div_(std::sqrt(correction2)).add_(kEpsilon);
-  parameter.addcdiv_(mean, scale, -lr / correction1);
+      adam_update(adam, end - begin, part(0), part(1), part(2), part(3));
+  });
 }
 
 } // namespace tl::train

@@ -35,9 +35,8 @@ public:
   void set_steps(std::int64_t steps) { steps_ = steps; }
 
 private:
-  /// On a part of a parameter, its gradient and its slots.
-  void step_sgd(double lr, const std::vector<at::Tensor> &part) const;
-  void step_adam(double lr, const std::vector<at::Tensor> &part) const;
+  /// On a parameter, its gradient and its slots.
+  template <class T> void update(double lr, const std::vector<at::Tensor> &all) const;
 
   OptimizerKind kind_;
   double momentum_, weight_decay_;

@@ -10,11 +10,13 @@ using train::TrainOptions;
 
 namespace {
 
-std::vector<at::Tensor> parameters() {
+using Shapes = std::vector<std::vector<std::int64_t>>;
+
+std::vector<at::Tensor> parameters(const Shapes &shapes, at::ScalarType type = at::kFloat) {
   at::Generator generator = at::detail::createCPUGenerator(3);
   std::vector<at::Tensor> all;
-  for (const std::vector<std::int64_t> &shape : {std::vector<std::int64_t>{4, 3}, {5}, {2, 3, 3}})
-    all.push_back(torch::empty(shape).uniform_(-1, 1, generator).requires_grad_(true));
+  for (const std::vector<std::int64_t> &shape : shapes)
+    all.push_back(torch::empty(shape).uniform_(-1, 1, generator).to(type).requires_grad_(true));
   return all;
 }
 
@@ -29,21 +31,22 @@ std::unique_ptr<torch::optim::Optimizer> theirs(const TrainOptions &options,
   return std::make_unique<AdamW>(on, AdamWOptions(options.lr).weight_decay(options.weight_decay));
 }
 
-/// Largest difference of any parameter over 30 steps of equal gradients.
-double difference(const TrainOptions &options, double clip) {
-  std::vector<at::Tensor> ours = parameters(), other = parameters();
+/// Largest difference of any parameter over so many steps of equal gradients.
+double difference(const TrainOptions &options, double clip, const Shapes &shapes = {{4, 3}, {5}, {2, 3, 3}},
+                  int steps = 30) {
+  std::vector<at::Tensor> ours = parameters(shapes), other = parameters(shapes);
   train::Optimizer mine(options, ours);
   const auto reference = theirs(options, other);
   at::Generator generator = at::detail::createCPUGenerator(8);
   double largest = 0;
-  for (int step = 0; step < 30; ++step) {
+  for (int step = 0; step < steps; ++step) {
     mine.zero_grad();
     for (std::size_t i = 0; i < ours.size(); ++i) {
       const at::Tensor gradient = torch::empty(ours[i].sizes()).uniform_(-2, 2, generator);
       ours[i].mutable_grad() = gradient.clone();
       other[i].mutable_grad() = gradient.clone();
     }
-    if (options.optimizer == OptimizerKind::sgd &&
+    if (options.optimizer == OptimizerKind::sgd && ours.size() > 1 &&
         step % 2) { // a parameter without a gradient stays as it is
       ours[1].mutable_grad().reset();
       other[1].mutable_grad().reset();
@@ -57,7 +60,7 @@ double difference(const TrainOptions &options, double clip) {
     for (std::size_t i = 0; i < ours.size(); ++i)
       largest = std::max(largest, (ours[i] - other[i]).abs().max().item<double>());
   }
-  CHECK(mine.steps() == 30);
+  CHECK(mine.steps() == steps);
   return largest;
 }
 
@@ -79,4 +82,31 @@ TEST_CASE("every optimiser steps as torch::optim does") {
           CAPTURE(decay);
           CHECK(difference(options, clip) < 2e-6);
         }
+}
+
+TEST_CASE("a parameter that several threads share steps as torch::optim does") {
+  for (const OptimizerKind kind : {OptimizerKind::sgd, OptimizerKind::adam}) {
+    TrainOptions options;
+    options.optimizer = kind;
+    CHECK(difference(options, 0, {{1031, 1033}}, 3) < 2e-6);
+  }
+}
+
+TEST_CASE("parameters of other types step as those of 32 bits do, to their own precision") {
+  TrainOptions options;
+  options.lr = 0.05;
+  options.optimizer = OptimizerKind::adam;
+  std::vector<at::Tensor> reference = parameters({{7, 5}});
+  train::Optimizer optimizer(options, reference);
+  reference[0].mutable_grad() = reference[0].detach().clone();
+  optimizer.step(options.lr);
+  for (const auto &[type, tolerance] :
+       {std::pair{at::kDouble, 1e-6}, {at::kBFloat16, 0.01}, {at::kHalf, 0.01}}) {
+    std::vector<at::Tensor> other = parameters({{7, 5}}, type);
+    train::Optimizer same(options, other);
+    other[0].mutable_grad() = other[0].detach().clone();
+    same.step(options.lr);
+    CHECK((other[0].scalar_type() == type));
+    CHECK((other[0].to(at::kFloat) - reference[0]).abs().max().item<double>() < tolerance);
+  }
 }
