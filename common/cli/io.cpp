@@ -169,6 +169,15 @@ std::string target_of_temporary(const std::string &name) {
   return name.substr(1, name.size() - 1 - kRandom.size());
 }
 
+void remove_temporaries(const std::string &folder, const std::function<bool(const std::string &)> &ours) {
+  std::error_code failed;
+  for (fs::directory_iterator entries(folder, failed), end; !failed && entries != end;
+       entries.increment(failed)) {
+    const std::string target = target_of_temporary(entries->path().filename().string());
+    if (!target.empty() && ours(target)) ::unlink(entries->path().c_str());
+  }
+}
+
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   struct stat info = {};
   if (::stat(path_.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <string>
 
 namespace tl::cli {
@@ -68,6 +69,10 @@ private:
 /// The name of the file that this one would have become, if it is AtomicFile's temporary (a name without
 /// folders), which a process that was killed leaves behind; "" if it is none.
 std::string target_of_temporary(const std::string &name);
+
+/// Removes AtomicFile's temporaries in `folder` (not below it) whose target's name `ours` is true for. A
+/// folder that is not there, or a file that cannot be removed, is left.
+void remove_temporaries(const std::string &folder, const std::function<bool(const std::string &)> &ours);
 
 /// Writes `text` to `path` atomically, or to stdout for "-".
 void write_output(const std::string &path, const std::string &text);

@@ -63,6 +63,7 @@ std::string submission(const Commands &commands, const std::string &sbatch) {
 }
 
 void remove_earlier(const fs::path &folder) {
+  cli::remove_temporaries(folder.string(), [](const std::string &) { return true; });
   std::error_code failed;
   for (const fs::directory_entry &entry : fs::directory_iterator(folder, failed)) {
     const std::string name = entry.path().filename().string();

@@ -3,7 +3,9 @@
 #include "cli/error.h"
 #include "cli/io.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <string_view>
 
 namespace tl::select {
 
@@ -25,16 +27,14 @@ std::string made(const std::string &path, const std::string &dataset) {
   return path;
 }
 
-/// Removes AtomicFile's temporary files.
+constexpr std::string_view kFiles[] = {"result.json", "weights.safetensors", "state.safetensors",
+                                       "costs.json",  "reuse-plan.json",     "leaderboard.json",
+                                       "model.pt",    "trial.json"};
+
 void remove_leftovers(const fs::path &folder) {
-  std::error_code failed;
-  for (fs::directory_iterator entries(folder, failed), end; !failed && entries != end;
-       entries.increment(failed)) {
-    const std::string target = cli::target_of_temporary(entries->path().filename().string());
-    for (const char *ours : {"result.json", "weights.safetensors", "state.safetensors", "costs.json",
-                             "reuse-plan.json", "leaderboard.json", "model.pt", "trial.json"})
-      if (target == ours) shard::remove_file(entries->path().string());
-  }
+  cli::remove_temporaries(folder.string(), [](const std::string &target) {
+    return std::find(std::begin(kFiles), std::end(kFiles), target) != std::end(kFiles);
+  });
 }
 
 } // namespace

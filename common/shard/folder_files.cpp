@@ -49,14 +49,11 @@ std::string pid_in(int fd) {
 
 /// What writers left half-written, which may have been of any part, or of `part` only.
 void remove_leftovers(const std::string &folder, const std::optional<Partition> &part = {}) {
-  for_each_name(folder, [&](const std::string &name) {
-    const std::string target = cli::target_of_temporary(name);
-    if (target.empty()) return;
+  cli::remove_temporaries(folder, [&](const std::string &target) {
     const std::int64_t number = shard_number(target);
     const std::optional<Partition> owner = part_of_index(target);
-    const bool ours = part ? owner == part || (number >= 0 && number % part->count == part->index - 1)
-                           : owner || number >= 0 || target == kIndexName;
-    if (ours) ::unlink((fs::path(folder) / name).c_str());
+    return part ? owner == part || (number >= 0 && number % part->count == part->index - 1)
+                : owner || number >= 0 || target == kIndexName;
   });
 }
 

@@ -50,13 +50,14 @@ void RunFolder::lock() {
 }
 
 void RunFolder::tidy() const {
-  std::error_code failed;
-  for (const fs::directory_entry &entry : fs::directory_iterator(path_, failed)) {
-    const std::string name = entry.path().filename().string(), target = cli::target_of_temporary(name);
-    const std::string file = inside((target.empty() ? name : target).c_str());
-    const bool partial = !target.empty() && (file == checkpoint() || file == model());
-    if (partial || file == unproved_model()) fs::remove(entry.path(), failed);
-  }
+  cli::remove_temporaries(path_, [this](const std::string &target) {
+    const std::string file = inside(target.c_str());
+    return file == checkpoint() || file == metrics() || file == model() || file == unproved_model();
+  });
+  // Nobody but the holder of this folder's lock writes there.
+  cli::remove_temporaries(features(), [](const std::string &) { return true; });
+  std::error_code ignored;
+  fs::remove(unproved_model(), ignored);
 }
 
 } // namespace tl::train

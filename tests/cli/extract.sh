@@ -51,6 +51,13 @@ test_rows_are_the_records_in_order() {
   expect_no_leftovers features
 }
 
+test_what_a_killed_extraction_left_half_written_is_removed() {
+  must_extract "$SHARED/photos" -o features
+  leave_temporaries features
+  must_extract "$SHARED/photos" -o features
+  expect_no_leftovers features
+}
+
 test_layers_in_bf16_give_features_of_their_own() {
   must_extract "$SHARED/photos" -o exact
   must_extract "$SHARED/photos" -o features --execution channels-last

@@ -71,6 +71,17 @@ expect_no_leftovers() {
   [[ -z $found ]] || fail "left behind: $found"
 }
 
+# leave_temporaries FOLDER: what a process killed while it wrote one of the files there, or below, would have left;
+# SQLite keeps its own files whole.
+leave_temporaries() {
+  local path made=0
+  while IFS= read -r path; do
+    echo torn >"${path%/*}/.${path##*/}.aB3dE6"
+    made=1
+  done < <(find "$1" -type f -not -name '.*' -not -name '*.db')
+  ((made)) || fail "no files in $1"
+}
+
 # expect_json FILE EXPRESSION: a Python expression over `d`, the document, is true.
 expect_json() {
   "$PYTHON" -c 'import json, sys; d = json.load(open(sys.argv[1])); sys.exit(0 if eval(sys.argv[2]) else 1)' "$1" "$2" ||

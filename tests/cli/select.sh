@@ -43,6 +43,16 @@ test_a_table_for_people_and_json_for_programs() {
   expect_no_leftovers runs
 }
 
+test_what_a_killed_selection_left_half_written_is_removed() {
+  experiment '[{"head": ["linear", "mlp:8"]}, {"train": "^layer4"}]'
+  selected --executor make
+  expect_status 0
+  leave_temporaries runs
+  selected --executor make
+  expect_status 0
+  expect_no_leftovers runs
+}
+
 test_explain_tells_what_is_shared() {
   experiment '[{"head": ["linear", "mlp:8"]}, {"features": "layer2"}, {"train": "^layer4"}]'
   selected --explain --json --materialise all

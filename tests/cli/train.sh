@@ -130,6 +130,17 @@ test_a_kept_stream_is_resumed_without_stdin() {
   expect_same resumed through
 }
 
+test_what_a_killed_run_left_half_written_is_removed() {
+  for how in --resume --force; do
+    run_shell "tl-train --plan $SHARED/plan.json - -o run --epochs 1 $how < $SHARED/stream"
+    expect_status 0
+    leave_temporaries run
+    run_shell "tl-train --plan $SHARED/plan.json - -o run --epochs 2 $how < $SHARED/stream"
+    expect_status 0
+    expect_no_leftovers run
+  done
+}
+
 test_an_error_does_not_wait_for_a_silent_sender() {
   local half=$(($(stat -c %s "$SHARED/stream") / 2))
   mkfifo pipe

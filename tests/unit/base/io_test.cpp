@@ -41,6 +41,17 @@ TEST_CASE("a temporary file tells what it would have become, and other files do 
     CHECK(cli::target_of_temporary(name).empty());
 }
 
+TEST_CASE("temporaries are removed whose target is asked for") {
+  const test::TempFolder folder;
+  for (const char *name : {".ours.abcdef", ".other.abcdef", "ours", ".ours"})
+    cli::write_output(folder.path(name), "text");
+  cli::remove_temporaries(folder.path(), [](const std::string &target) { return target == "ours"; });
+  CHECK(access(folder.path(".ours.abcdef").c_str(), F_OK) != 0);
+  for (const char *name : {".other.abcdef", "ours", ".ours"})
+    CHECK(access(folder.path(name).c_str(), F_OK) == 0);
+  CHECK_NOTHROW(cli::remove_temporaries(folder.path("absent"), [](const std::string &) { return true; }));
+}
+
 TEST_CASE("files that threads create at once have the rights that the umask leaves") {
   const test::TempFolder folder;
   const mode_t before = umask(027);
