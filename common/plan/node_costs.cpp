@@ -15,7 +15,7 @@ namespace {
 
 /// One node at each measured batch size.
 struct NodeCost {
-  std::vector<double> forward, train, peak;
+  std::vector<double> forward, suffix, train, peak; // forward: in a prefix
 };
 
 double bytes_of(const graph::Value &value) {
@@ -33,7 +33,7 @@ std::vector<double> scaled(const std::vector<double> &values, double factor) {
 std::vector<NodeCost> measured_costs(const ModelProfile &model, double scale) {
   const std::size_t batches = model.measured.batches.size();
   const std::vector<double> zero(batches, 0.0);
-  std::vector<NodeCost> costs(model.graph.nodes.size(), NodeCost{zero, zero, zero});
+  std::vector<NodeCost> costs(model.graph.nodes.size(), NodeCost{zero, zero, zero, zero});
   for (const Segment &segment : model.measured.segments) {
     const auto count = static_cast<std::size_t>(segment.last - segment.first);
     std::vector<double> weights(count);
@@ -46,6 +46,7 @@ std::vector<NodeCost> measured_costs(const ModelProfile &model, double scale) {
       const double share = scale * (sum > 0 ? weights[i] / sum : 1.0 / static_cast<double>(count));
       NodeCost &cost = costs[at(segment.first) + i];
       cost.forward = scaled(segment.seconds, share);
+      cost.suffix = segment.suffix_seconds.empty() ? cost.forward : scaled(segment.suffix_seconds, share);
       // Without a measurement: the backward pass costs twice the forward pass.
       cost.train =
           segment.train_seconds.empty() ? scaled(cost.forward, 3) : scaled(segment.train_seconds, share);
@@ -66,6 +67,7 @@ NodeCost estimated_cost(const graph::Graph &graph, const graph::Node &node,
   for (const graph::ValueId out : node.outputs) bytes += bytes_of(graph.values[at(out)]);
   for (const std::int64_t batch : batches) {
     cost.forward.push_back(record * static_cast<double>(batch));
+    cost.suffix.push_back(cost.forward.back());
     cost.train.push_back(3 * cost.forward.back());
     cost.peak.push_back(bytes * static_cast<double>(batch));
   }
@@ -106,7 +108,7 @@ NodeCosts::NodeCosts(const ModelProfile &model, const HostProfile &host, const g
     const bool trains = !frozen[at(node.outputs[0])];
     for (std::size_t k = 0; k < batches_.size(); ++k) {
       prefix_[k][n + 1] = prefix_[k][n] + cost.forward[k];
-      step_[k][n] = trains ? cost.train[k] : cost.forward[k];
+      step_[k][n] = trains ? cost.train[k] : cost.suffix[k];
       peaks[k][n] = cost.peak[k];
     }
   }

@@ -35,6 +35,7 @@ double drift_of(double promised, double seen, bool limiting) {
 void slow_down(ModelProfile &model, HostProfile &host, std::optional<DataProfile> &data, double factor) {
   for (Segment &segment : model.measured.segments) {
     for (double &seconds : segment.seconds) seconds *= factor;
+    for (double &seconds : segment.suffix_seconds) seconds *= factor;
     for (double &seconds : segment.train_seconds) seconds *= factor;
   }
   for (double &seconds : model.measured.whole_seconds) seconds *= factor;

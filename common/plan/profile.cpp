@@ -28,6 +28,7 @@ json::Value to_json(const HostProfile &host) {
 
 json::Value to_json(const Segment &segment) {
   json::Value result = {{"first", segment.first}, {"last", segment.last}, {"seconds", segment.seconds}};
+  if (!segment.suffix_seconds.empty()) result["suffix_seconds"] = segment.suffix_seconds;
   if (!segment.train_seconds.empty()) result["train_seconds"] = segment.train_seconds;
   result["peak_bytes"] = segment.peak_bytes;
   return result;
@@ -118,8 +119,9 @@ Segment segment_from_json(const json::Value &document, std::size_t batches, int 
   segment.first = document.at("first").get<int>();
   segment.last = document.at("last").get<int>();
   segment.seconds = document.at("seconds").get<std::vector<double>>();
-  if (document.contains("train_seconds"))
-    segment.train_seconds = document["train_seconds"].get<std::vector<double>>();
+  const std::vector<double> none;
+  segment.suffix_seconds = document.value("suffix_seconds", none);
+  segment.train_seconds = document.value("train_seconds", none);
   segment.peak_bytes = document.at("peak_bytes").get<std::vector<std::int64_t>>();
   if (segment.first < begin || segment.last <= segment.first || segment.last > nodes)
     throw FormatError(place + ": nodes [" + std::to_string(segment.first) + ", " +
@@ -127,6 +129,8 @@ Segment segment_from_json(const json::Value &document, std::size_t batches, int 
                       std::to_string(nodes));
   check_count(segment.seconds.size(), batches, place + "/seconds");
   check_count(segment.peak_bytes.size(), batches, place + "/peak_bytes");
+  if (!segment.suffix_seconds.empty())
+    check_count(segment.suffix_seconds.size(), batches, place + "/suffix_seconds");
   if (!segment.train_seconds.empty())
     check_count(segment.train_seconds.size(), batches, place + "/train_seconds");
   return segment;

@@ -44,6 +44,9 @@ struct Segment {
   int last = 0;
   /// One per batch size, each for the whole batch. `seconds`: frozen and optimised, as a prefix runs.
   std::vector<double> seconds;
+  /// The same as a part of a suffix, which begins at a cut and ends where the network does; empty: as
+  /// `seconds`.
+  std::vector<double> suffix_seconds;
   /// Forward and backward with the segment's parameters trainable; empty if it has no gradient.
   std::vector<double> train_seconds;
   /// Most memory that tensors took while it ran frozen: its inputs, outputs and temporaries, without

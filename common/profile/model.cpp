@@ -4,10 +4,10 @@
 #include "cli/io.h"
 #include "cli/log.h"
 #include "cli/utf8.h"
-#include "graph/flops.h"
 #include "model/peak_memory.h"
 #include "model/program.h"
 #include "model/tensors.h"
+#include "profile/anchors.h"
 #include "profile/executions.h"
 #include "profile/records.h"
 #include "profile/segments.h"
@@ -21,22 +21,20 @@
 #include <algorithm>
 #include <cstdio>
 #include <functional>
+#include <numeric>
 
 namespace tl::profile {
 
 namespace {
 
-/// What timing everything once costs in runs of the whole network: the prefixes and the parts frozen,
-/// about 2 each, the parts trained, about 5 (measured on ResNets).
-constexpr double kRunsOfOnce = 9;
+/// What timing everything once costs in runs of the whole network: the prefixes, the suffixes and the parts
+/// frozen, about 2 each, the parts trained, about 5 (measured on ResNets).
+constexpr double kRunsOfOnce = 11;
 
 constexpr std::size_t kMostRounds = 15;
 
 constexpr double kExecutionShare = 0.15; // of the time, for finding out how to run the network
 constexpr std::int64_t kExecutionBatch = 8;
-
-/// Prefixes that are timed whole.
-constexpr std::size_t kAnchors = 5;
 
 using Tensors = std::vector<at::Tensor>;
 
@@ -58,15 +56,16 @@ std::string rounded(double value) {
 }
 
 // A run that is over this soon is repeated whatever the time budget: it costs nothing, and one interruption
-// by another process would multiply it.
-constexpr double kBriefSeconds = 0.02;
+// by another process would multiply it. Of prefixes and suffixes more is brief: one record does not make up
+// for weights that other programs have driven out of the caches, as a stream of records does.
+constexpr double kBriefSeconds = 0.02, kBriefAnchorSeconds = 0.15;
 constexpr std::size_t kBriefRuns = 3;
 
 /// Seconds of the least disturbed of some runs.
-double time_run(const std::function<void()> &run) {
+double time_run(const std::function<void()> &run, double brief = kBriefSeconds) {
   double least = 0;
   const Stopwatch total;
-  for (std::size_t i = 0; i == 0 || (i < kBriefRuns && total.seconds() < kBriefSeconds); ++i) {
+  for (std::size_t i = 0; i == 0 || (i < kBriefRuns && total.seconds() < brief); ++i) {
     check_interrupt();
     const Stopwatch watch;
     run();
@@ -128,9 +127,8 @@ struct Part {
   }
 };
 
-std::vector<Part> make_parts(const model::Model &model, graph::Execution execution,
-                             std::vector<std::string> &notes) {
-  const std::vector<graph::Cut> borders = choose_borders(model.graph);
+std::vector<Part> make_parts(const model::Model &model, const std::vector<graph::Cut> &borders,
+                             graph::Execution execution, std::vector<std::string> &notes) {
   std::vector<Part> parts;
   for (std::size_t i = 0; i + 1 < borders.size(); ++i) {
     check_interrupt();
@@ -151,41 +149,15 @@ std::vector<Part> make_parts(const model::Model &model, graph::Execution executi
   return parts;
 }
 
-/// A prefix that is timed whole. A part that runs alone converts its inputs and outputs to and from
-/// oneDNN's layout, which inside of a prefix happens only at its end; so the parts' times say how a
-/// prefix's time is divided, and the prefix how long it takes.
-struct Anchor {
-  std::size_t parts = 0; // that it consists of
-  std::unique_ptr<model::FrozenProgram> program;
-};
-
-/// At about equal shares of the work; the last one is the whole network.
-std::vector<Anchor> make_anchors(const model::Model &model, const std::vector<Part> &parts,
-                                 graph::Execution execution) {
-  std::vector<double> work; // up to the end of each part
-  for (const Part &part : parts) {
-    work.push_back(work.empty() ? 0 : work.back());
-    for (int n = part.segment.first; n < part.segment.last; ++n)
-      work.back() += graph::flops(model.graph, model.graph.nodes[static_cast<std::size_t>(n)]);
-  }
-  std::vector<Anchor> anchors;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    const bool last = i + 1 == parts.size();
-    const double share = static_cast<double>(anchors.size() + 1) / kAnchors;
-    if (!last && work[i] < share * work.back()) continue;
-    check_interrupt();
-    anchors.push_back({i + 1, std::make_unique<model::FrozenProgram>(model, std::vector<graph::ValueId>{0},
-                                                                     parts[i].outputs, execution)});
-  }
-  return anchors;
-}
-
 class Measuring {
 public:
   Measuring(const model::Model &model, const ModelOptions &options, graph::Execution execution,
             std::vector<std::string> &notes)
-      : model_(model), options_(options), notes_(notes), parts_(make_parts(model, execution, notes)),
-        anchors_(make_anchors(model, parts_, execution)) {}
+      : model_(model), options_(options), notes_(notes) {
+    const std::vector<graph::Cut> borders = choose_borders(model.graph);
+    parts_ = make_parts(model, borders, execution, notes);
+    anchors_ = make_anchors(model, borders, execution);
+  }
 
   plan::Measurement run() {
     for (const std::int64_t batch : options_.batches)
@@ -208,7 +180,8 @@ private:
     Tensors records;
     double run = 0; // seconds of the whole frozen network, as first measured
     std::size_t rounds = 0;
-    std::vector<std::vector<double>> anchors; // seconds of each round
+    std::vector<Tensors> borders;                        // the values at each anchor
+    std::vector<std::vector<double>> prefixes, suffixes; // of each anchor, seconds of each round
     std::vector<Rounds> parts;
   };
 
@@ -217,13 +190,21 @@ private:
     Size size;
     size.batch = batch;
     size.records = {random_records(model_.input(), batch)};
-    size.anchors.resize(anchors_.size());
+    size.prefixes.resize(anchors_.size());
+    size.suffixes.resize(anchors_.size());
     size.parts.resize(parts_.size());
-    for (const Anchor &anchor : anchors_) anchor.program->run(size.records);
+    for (const Anchor &anchor : anchors_) size.borders.push_back(anchor.prefix->run(size.records));
+    for_each_suffix(
+        size, [](const model::FrozenProgram &suffix, const Tensors &values, auto &) { suffix.run(values); });
     Tensors values = size.records;
     for (Part &part : parts_) values = part.warm_up(values);
-    size.run = time_run([&] { anchors_.back().program->run(size.records); });
+    size.run = time_run([&] { anchors_.back().prefix->run(size.records); });
     sizes_.push_back(std::move(size));
+  }
+
+  template <class Visit> void for_each_suffix(Size &size, const Visit &visit) {
+    for (std::size_t a = 0; a + 1 < anchors_.size(); ++a)
+      visit(*anchors_[a].suffix, size.borders[a], size.suffixes[a]);
   }
 
   /// Everything in turns over the time that is left, so that a disturbance that lasts for a while reaches
@@ -239,7 +220,11 @@ private:
 
   void measure_round(Size &size) {
     for (std::size_t a = 0; a < anchors_.size(); ++a)
-      size.anchors[a].push_back(time_run([&] { anchors_[a].program->run(size.records); }));
+      size.prefixes[a].push_back(
+          time_run([&] { anchors_[a].prefix->run(size.records); }, kBriefAnchorSeconds));
+    for_each_suffix(size, [](const model::FrozenProgram &suffix, const Tensors &values, auto &seconds) {
+      seconds.push_back(time_run([&] { suffix.run(values); }, kBriefAnchorSeconds));
+    });
     const bool step = size.parts.front().runs.size() % 2 == 0; // it takes long: half of the rounds have one
     Tensors values = size.records;
     for (std::size_t i = 0; i < parts_.size(); ++i)
@@ -248,40 +233,44 @@ private:
 
   /// What the rounds of a batch size say. Returns the seconds of the whole network.
   double conclude(Size &size) {
+    std::vector<double> alone;
     for (std::size_t i = 0; i < parts_.size(); ++i) {
-      parts_[i].segment.seconds.push_back(low_quartile(std::move(size.parts[i].runs)));
+      alone.push_back(low_quartile(std::move(size.parts[i].runs)));
       if (parts_[i].trained)
         parts_[i].segment.train_seconds.push_back(low_quartile(std::move(size.parts[i].steps)));
     }
-    std::vector<double> seconds;
-    for (std::vector<double> &runs : size.anchors) seconds.push_back(low_quartile(std::move(runs)));
-    const double sum = scale_parts(seconds);
+    const double whole = fit(size, alone);
     notes_.push_back("batch " + std::to_string(size.batch) + ": the whole network takes " +
-                     cli::human_seconds(seconds.back() / static_cast<double>(size.batch)) +
-                     " a record; its parts alone add up to " + rounded(sum / seconds.back()) +
+                     cli::human_seconds(whole / static_cast<double>(size.batch)) +
+                     " a record; its parts alone add up to " +
+                     rounded(std::accumulate(alone.begin(), alone.end(), 0.0) / whole) +
                      " of that, and are scaled to it");
-    return seconds.back();
+    return whole;
   }
 
-  /// Makes the parts add up to what the whole network takes, each anchor's to what it takes beyond the one
-  /// before it. Returns the sum of the parts as they were.
-  double scale_parts(const std::vector<double> &anchor_seconds) {
-    double all = 0, scaled = 0, before = 0;
-    for (const Part &part : parts_) all += part.segment.seconds.back();
-    const double usual = anchor_seconds.back() / std::max(all, 1e-9);
-    std::size_t first = 0;
+  /// What the parts take in a prefix, and in a suffix. Returns the seconds of the whole network.
+  double fit(Size &size, std::vector<double> alone) {
+    std::vector<std::size_t> before, after = {parts_.size()};
+    std::vector<double> prefixes, suffixes;
     for (std::size_t a = 0; a < anchors_.size(); ++a) {
-      const double until = std::max(anchor_seconds[a], before);
-      double sum = 0;
-      for (std::size_t i = first; i < anchors_[a].parts; ++i) sum += parts_[i].segment.seconds.back();
-      // The difference of two disturbed measurements must not make a part free, nor dear beyond reason.
-      const double factor = std::clamp((until - before) / std::max(sum, 1e-9), 0.6 * usual, 1.6 * usual);
-      for (; first < anchors_[a].parts; ++first) parts_[first].segment.seconds.back() *= factor;
-      scaled += factor * sum;
-      before = until;
+      before.push_back(anchors_[a].parts);
+      prefixes.push_back(low_quartile(std::move(size.prefixes[a])));
     }
-    for (Part &part : parts_) part.segment.seconds.back() *= anchor_seconds.back() / std::max(scaled, 1e-9);
-    return all;
+    suffixes.push_back(prefixes.back());
+    for (std::size_t a = 0; a + 1 < anchors_.size(); ++a) {
+      after.push_back(parts_.size() - anchors_[a].parts);
+      suffixes.push_back(low_quartile(std::move(size.suffixes[a])));
+    }
+    const std::vector<double> in_prefix = fit_parts(alone, before, prefixes);
+    std::reverse(alone.begin(), alone.end());
+    std::reverse(after.begin(), after.end());
+    std::reverse(suffixes.begin(), suffixes.end());
+    const std::vector<double> in_suffix = fit_parts(std::move(alone), after, suffixes);
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      parts_[i].segment.seconds.push_back(in_prefix[i]);
+      parts_[i].segment.suffix_seconds.push_back(in_suffix[parts_.size() - 1 - i]);
+    }
+    return prefixes.back();
   }
 
   double left() const { return std::max(options_.seconds - watch_.seconds(), 0.0); }

@@ -12,7 +12,7 @@ test_a_model_with_data_has_all_but_a_link() {
   expect_json profile.json "set(d) == {'format', 'version', 'host', 'model', 'data'}"
   expect_json profile.json "d['data']['records'] == 15 and d['data']['classes'] == 3 and d['data']['decode_seconds'] > 0"
   expect_json profile.json "d['model']['path'].endswith('net.pt') and d['model']['measured']['batches'][0] == 1"
-  expect_json profile.json "all(s > 0 for g in d['model']['measured']['segments'] for s in g['seconds'] + g['train_seconds'])"
+  expect_json profile.json "all(s > 0 for g in d['model']['measured']['segments'] for s in g['seconds'] + g['suffix_seconds'] + g['train_seconds'])"
   expect_json profile.json "d['model']['measured']['segments'][-1]['last'] == len(d['model']['graph']['nodes'])"
   expect_stderr 'layer1'
   expect_stderr 'GFLOP/s'

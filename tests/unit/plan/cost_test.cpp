@@ -41,6 +41,16 @@ TEST_CASE("a prefix costs its nodes, a step the rest") {
   }
 }
 
+TEST_CASE("a part may cost more behind a cut than before one") {
+  plan::Request request = make_request(chain());
+  for (plan::Segment &segment : request.storage.model->measured.segments)
+    for (const double seconds : segment.seconds) segment.suffix_seconds.push_back(1.5 * seconds);
+  const plan::Problem problem = make_problem(request);
+  const plan::NodeCosts costs = costs_of(request.storage, problem.graph);
+  CHECK(costs.prefix_seconds(4, 4) == Approx(4e-3 * 4));
+  CHECK(costs.step_seconds(4, 4) == Approx((3e-3 + head_seconds(8)) * 4));
+}
+
 TEST_CASE("trained nodes cost what was measured forward and backward, else three times forward") {
   plan::Request request = make_request(chain());
   request.scheme.train = "^conv2";
@@ -56,7 +66,7 @@ TEST_CASE("nodes of a segment share its time by FLOPs and bytes") {
   const Graph graph = chain();
   plan::Request request = make_request(graph);
   plan::Measurement &measured = request.storage.model->measured;
-  measured.segments = {{0, 2, {1, 4, 16}, {}, {0, 0, 0}}}; // conv1 and relu1; the rest costs nothing
+  measured.segments = {{0, 2, {1, 4, 16}, {}, {}, {0, 0, 0}}}; // conv1 and relu1; the rest costs nothing
   const plan::Problem problem = make_problem(request);
   const plan::NodeCosts costs = costs_of(request.storage, problem.graph);
   const double elements = 4 * 64, input = 3 * 64, weights = 4 * 27 + 4;
@@ -71,7 +81,7 @@ TEST_CASE("times between and beyond the measured batches") {
   plan::Request request = make_request(chain());
   plan::Measurement &measured = request.storage.model->measured;
   measured.batches = {4, 16};
-  measured.segments = {{0, 6, {1, 2}, {3, 6}, {100, 300}}};
+  measured.segments = {{0, 6, {1, 2}, {}, {3, 6}, {100, 300}}};
   measured.whole_seconds = {1, 2};
   const plan::NodeCosts costs = costs_of(request.storage, make_problem(request).graph);
   CHECK(costs.prefix_seconds(6, 2) == Approx(0.5));

@@ -87,6 +87,7 @@ TEST_CASE("a profile with any field of another type, missing, or unknown is refu
     CAPTURE(what);
     const bool fine = optional.count(what) || what.rfind("remove /model/preprocess/", 0) == 0 ||
                       what.find("/train_seconds") != std::string::npos ||
+                      what.find("/suffix_seconds") != std::string::npos ||
                       what.rfind("remove /model/graph/", 0) == 0;
     CHECK(fine);
     CHECK(what.rfind("remove ", 0) == 0);
@@ -111,6 +112,8 @@ TEST_CASE("a profile that contradicts itself is refused with its place") {
         measured(d)["segments"][2]["train_seconds"] = {1, 2};
       },
       "/segments/2/train_seconds");
+  refused([&](auto &d) { measured(d)["segments"][2]["suffix_seconds"] = {1.0}; },
+          "/segments/2/suffix_seconds");
   refused([&](auto &d) { measured(d)["segments"][2]["last"] = 2; }, "/segments/2: nodes [2, 2) are empty");
   refused([&](auto &d) { measured(d)["segments"][2]["first"] = 1; }, "/segments/2: nodes [1, 3)");
   refused([&](auto &d) { measured(d)["segments"].back()["last"] = 99; },

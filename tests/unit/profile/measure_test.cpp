@@ -59,6 +59,15 @@ TEST_CASE("a network is measured at every batch size, frozen and trained") {
     CHECK(segment.peak_bytes[1] > 2 * segment.peak_bytes[0]);
   }
   CHECK(at == static_cast<int>(net.graph.nodes.size()));
+  for (std::size_t k = 0; k < measured.batches.size(); ++k) { // both ways to divide the whole
+    double prefix = 0, suffix = 0;
+    for (const plan::Segment &segment : measured.segments) {
+      prefix += segment.seconds[k];
+      suffix += segment.suffix_seconds.at(k);
+    }
+    CHECK(prefix == doctest::Approx(measured.whole_seconds[k]));
+    CHECK(suffix == doctest::Approx(measured.whole_seconds[k]));
+  }
   CHECK(measured.segments[0].peak_bytes[0] >= 4 * (3 + 8) * 16 * 16 * 4); // the pictures and the first maps
   const std::string table = profile::table(profile);
   for (const char *word : {"input", "block", "fc", "8x16x16", "batch 32"})
